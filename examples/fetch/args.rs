@@ -1,0 +1,240 @@
+//! The command line: what clap parses, and the checks that clap cannot make.
+//!
+//! Every complaint is a [`clap::Error`], so that all of them look alike and end
+//! with exit status 2.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use fetchpool::{Downloader, HeaderName, HeaderValue};
+
+/// Fetch many URLs at once, with a firm limit on the connections to each host.
+#[derive(Debug, Parser)]
+#[command(name = "fetch", version, after_help = EXIT_STATUS)]
+pub(crate) struct Args {
+    /// What to fetch.
+    #[arg(value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+
+    /// Read URLs from FILE as well, one a line ('-': standard input, read lazily).
+    ///
+    /// Blank lines and lines that begin with '#' are skipped.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+
+    /// Put the files into DIR, which is made if need be.
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    pub(crate) output: PathBuf,
+
+    /// Read the bodies, keep nothing: no file is written.
+    #[arg(long)]
+    pub(crate) discard: bool,
+
+    /// Connections to one host at a time.
+    #[arg(long, value_name = "N", default_value = "6")]
+    pub(crate) per_host: NonZeroUsize,
+
+    /// Threads, hence downloads under way at a time.
+    #[arg(long, value_name = "N", default_value = "32")]
+    pub(crate) workers: NonZeroUsize,
+
+    /// Give up connecting after S seconds.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub(crate) connect_timeout: Duration,
+
+    /// Give up when nothing has come for S seconds.
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    pub(crate) idle_timeout: Duration,
+
+    /// Refuse bodies larger than this.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_size: Option<u64>,
+
+    /// Send this header with every request (may be repeated).
+    #[arg(long = "header", value_name = "'Name: value'", value_parser = header)]
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+
+    /// Introduce ourselves to servers as TEXT.
+    #[arg(long, value_name = "TEXT", value_parser = header_text)]
+    pub(crate) user_agent: Option<String>,
+
+    /// Trust the certificates in this PEM file besides the usual roots.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_cert: Option<PathBuf>,
+
+    /// Print one JSON line an outcome on standard output, and nothing else there.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Name every file that was fetched, too, on standard output.
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) verbose: bool,
+
+    /// Show no progress.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Fetch from ten small hosts within this process, instead of URLs, and tell what happened.
+    #[arg(long, conflicts_with_all = ["urls", "input", "output"])]
+    pub(crate) demo: bool,
+
+    #[command(flatten)]
+    not_yet: NotYet,
+}
+
+/// Options of the design that wait for their machinery in the library.
+///
+/// Parsed, so that the answer is a reason rather than "unexpected argument";
+/// refused, because an option that is silently ignored is a lie.
+#[derive(Debug, clap::Args)]
+struct NotYet {
+    #[arg(long, value_name = "N", hide = true)]
+    retries: Option<String>,
+    #[arg(long, value_name = "S", hide = true)]
+    timeout: Option<String>,
+    #[arg(long, value_name = "URL", hide = true)]
+    proxy: Vec<String>,
+    #[arg(long, value_name = "N", hide = true)]
+    per_proxy: Option<String>,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status: 0 all fetched, 1 some failed, 2 bad usage, 130 interrupted.
+The last line on standard error always sums up.";
+
+/// Where bodies go.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    Nowhere,
+    Directory(PathBuf),
+}
+
+impl Args {
+    /// What clap could not know to be wrong.
+    pub(crate) fn check(&self) -> Result<(), clap::Error> {
+        self.not_yet.refuse()?;
+        if self.urls.is_empty() && self.input.is_none() && !self.demo {
+            return Err(usage(
+                "there is no URL to fetch: give some as arguments, or a file of them with \
+                 '--input FILE', or try '--demo'",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The downloader that these options describe.
+    pub(crate) fn downloader(&self) -> Result<Downloader, clap::Error> {
+        let mut builder = Downloader::builder()
+            .workers(self.workers.get())
+            .per_host(self.per_host)
+            .connect_timeout(self.connect_timeout)
+            .idle_timeout(self.idle_timeout)
+            .max_file(self.max_size);
+        for (name, value) in &self.headers {
+            builder = builder.header(name.clone(), value.clone());
+        }
+        if let Some(text) = &self.user_agent {
+            builder = builder.user_agent(text);
+        }
+        if let Some(file) = &self.ca_cert {
+            builder = builder.add_root_pem(read_ca_cert(file)?);
+        }
+        builder
+            .build()
+            .map_err(|e| usage(format!("these options do not go together: {e}")))
+    }
+
+    /// Where the bodies go; a directory is made if it is not there.
+    pub(crate) fn sink(&self) -> Result<Sink, clap::Error> {
+        if self.discard || self.demo {
+            return Ok(Sink::Nowhere);
+        }
+        match fs::create_dir_all(&self.output) {
+            Ok(()) => Ok(Sink::Directory(self.output.clone())),
+            Err(e) => Err(usage(format!(
+                "cannot make the directory {}: {e}; name another one with '--output DIR'",
+                self.output.display()
+            ))),
+        }
+    }
+}
+
+impl NotYet {
+    fn refuse(&self) -> Result<(), clap::Error> {
+        // Destructured, so that a new option cannot be forgotten here.
+        let Self {
+            retries,
+            timeout,
+            proxy,
+            per_proxy,
+        } = self;
+        let given = [
+            ("--retries", retries.is_some(), "each URL gets one attempt"),
+            (
+                "--timeout",
+                timeout.is_some(),
+                "only '--connect-timeout' and '--idle-timeout' limit a download",
+            ),
+            ("--proxy", !proxy.is_empty(), "all connections are direct"),
+            (
+                "--per-proxy",
+                per_proxy.is_some(),
+                "all connections are direct",
+            ),
+        ];
+        match given.iter().find(|(_, is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((option, _, instead)) => Err(usage(format!(
+                "'{option}' is not implemented yet ({instead}): leave it out"
+            ))),
+        }
+    }
+}
+
+/// A complaint about the command line, for exit status 2.
+pub(crate) fn usage(message: impl std::fmt::Display) -> clap::Error {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n"))
+}
+
+fn read_ca_cert(file: &Path) -> Result<Vec<u8>, clap::Error> {
+    fs::read(file).map_err(|e| {
+        usage(format!(
+            "cannot read the certificates in {}: {e}; '--ca-cert' wants a PEM file",
+            file.display()
+        ))
+    })
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "give a number of seconds greater than 0, such as 2.5".to_owned())
+}
+
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or("write it as 'Name: value', with a colon")?;
+    let name = name
+        .trim()
+        .parse()
+        .map_err(|_| format!("'{name}' cannot be a header's name"))?;
+    let value = value
+        .trim()
+        .parse()
+        .map_err(|_| "its value has characters that no header may have".to_owned())?;
+    Ok((name, value))
+}
+
+fn header_text(text: &str) -> Result<String, String> {
+    match HeaderValue::from_str(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("it has characters that no header may have".to_owned()),
+    }
+}

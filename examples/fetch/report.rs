@@ -1,0 +1,204 @@
+//! What is printed while outcomes come in, and the line that sums them up.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use fetchpool::Error;
+
+use crate::args::Args;
+use crate::progress::Progress;
+use crate::record::{Record, Verdict};
+
+/// The counts of a run. Read by the thread that ends an interrupted run as well.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    start: Instant,
+    given: AtomicU64,
+    fetched: AtomicU64,
+    failed: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            given: AtomicU64::new(0),
+            fetched: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// One more URL was handed to the library.
+    pub(crate) fn given(&self) {
+        self.given.fetch_add(1, Relaxed);
+    }
+
+    fn add(&self, record: &Record) {
+        match record.verdict() {
+            Verdict::Fetched => self.fetched.fetch_add(1, Relaxed),
+            Verdict::Failed => self.failed.fetch_add(1, Relaxed),
+            Verdict::Cancelled => 0,
+        };
+        self.bytes
+            .fetch_add(record.bytes.unwrap_or_default(), Relaxed);
+    }
+
+    pub(crate) fn fetched(&self) -> u64 {
+        self.fetched.load(Relaxed)
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn summary(&self) -> String {
+        format!(
+            "fetched {} of {}, {} failed, {} bytes in {:.2} s",
+            self.fetched(),
+            self.given.load(Relaxed),
+            self.failed(),
+            self.bytes(),
+            self.elapsed().as_secs_f64(),
+        )
+    }
+
+    /// 0 if all that was asked for was fetched, otherwise 1.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        if self.fetched() == self.given.load(Relaxed) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The end of a run, which comes once: from the main thread, or after ^C from
+/// another one that found the main thread stuck.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    tally: Arc<Tally>,
+    progress: Progress,
+    has_come: Arc<AtomicBool>,
+}
+
+impl Ending {
+    /// Prints the summary, unless another thread has done so.
+    pub(crate) fn sum_up(&self) {
+        if !self.has_come.swap(true, Relaxed) {
+            self.progress.clear();
+            complain(&self.tally.summary());
+        }
+    }
+}
+
+/// Prints outcomes as they come.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    style: Style,
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Json,
+    /// Successes, too.
+    Verbose,
+    /// Failures only.
+    Plain,
+}
+
+impl Reporter {
+    pub(crate) fn new(args: &Args) -> Self {
+        let style = match (args.json, args.verbose) {
+            (true, _) => Style::Json,
+            (false, true) => Style::Verbose,
+            (false, false) => Style::Plain,
+        };
+        let ending = Ending {
+            tally: Arc::new(Tally::new()),
+            progress: Progress::new(args),
+            has_come: Arc::default(),
+        };
+        Self { style, ending }
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.ending.tally
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        self.ending.clone()
+    }
+
+    /// Prints prose: on standard output, unless that is for JSON alone.
+    pub(crate) fn say(&self, text: &str) {
+        self.ending.progress.suspend(|| match self.style {
+            Style::Json => complain(text),
+            Style::Plain | Style::Verbose => {
+                let _ = writeln!(io::stdout(), "{text}");
+            }
+        });
+    }
+
+    /// Prints every outcome; shows each to `also` as well.
+    pub(crate) fn report<T: Into<Record>>(
+        &self,
+        batch: impl Iterator<Item = Result<T, Error>>,
+        mut also: impl FnMut(&Record),
+    ) {
+        for outcome in batch {
+            let record = match outcome {
+                Ok(success) => success.into(),
+                Err(error) => error.into(),
+            };
+            also(&record);
+            if let Err(e) = self.outcome(&record) {
+                // Whoever reads us has seen enough (`| head`): as the batch is
+                // dropped, what is left of it is cancelled.
+                if e.kind() != io::ErrorKind::BrokenPipe {
+                    complain(&format!("fetch: cannot write to standard output: {e}"));
+                }
+                break;
+            }
+        }
+    }
+
+    fn outcome(&self, record: &Record) -> io::Result<()> {
+        let Ending {
+            tally, progress, ..
+        } = &self.ending;
+        tally.add(record);
+        progress.update(tally);
+        match (self.style, record.verdict()) {
+            (Style::Json, _) => writeln!(io::stdout(), "{}", record.json()),
+            (Style::Verbose, Verdict::Fetched) => {
+                progress.suspend(|| writeln!(io::stdout(), "{}", record.line()))
+            }
+            (_, Verdict::Failed) => {
+                progress.suspend(|| complain(&record.line()));
+                Ok(())
+            }
+            // After ^C there are as many of these as the window was wide.
+            (_, Verdict::Cancelled) | (Style::Plain, Verdict::Fetched) => Ok(()),
+        }
+    }
+}
+
+/// A line on standard error. That it may be closed is no reason to panic, as
+/// `eprintln!` would.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

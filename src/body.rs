@@ -1,0 +1,117 @@
+//! A response's body as its sink sees it.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, StatusCode};
+use url::Url;
+
+use crate::error::{ErrorKind, Fault};
+use crate::outcome::{Head, Report};
+
+/// A response whose body comes as it is read, on the thread that reads it.
+///
+/// The host's token is held while this lives. A read fails if the connection is cut before the
+/// body is whole, if nothing comes for the idle time limit, if the body grows larger than
+/// allowed, or if the job is cancelled; give the error on with `?`, and the outcome will be of
+/// the right [`ErrorKind`]. `Ok(0)` is the end of a body that is whole as far as its framing
+/// can tell.
+pub struct Body<'a> {
+    head: &'a Head,
+    report: &'a Report,
+    reader: &'a mut dyn Read,
+    limit: u64,
+    taken: u64,
+}
+
+impl<'a> Body<'a> {
+    pub(crate) fn new(
+        head: &'a Head,
+        report: &'a Report,
+        reader: &'a mut dyn Read,
+        limit: u64,
+    ) -> Self {
+        Self {
+            head,
+            report,
+            reader,
+            limit,
+            taken: 0,
+        }
+    }
+
+    /// The URL that answered, after redirects.
+    #[must_use]
+    pub fn url(&self) -> &'a Url {
+        self.report.current_url().expect("a URL that was fetched")
+    }
+
+    /// The response's status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.head.status
+    }
+
+    /// The response's headers.
+    #[must_use]
+    pub fn headers(&self) -> &'a HeaderMap {
+        &self.head.headers
+    }
+
+    /// The body's length in bytes, if the response tells it.
+    #[must_use]
+    pub fn content_length(&self) -> Option<u64> {
+        if self.head.headers.contains_key(TRANSFER_ENCODING) {
+            return None;
+        }
+        let value = self.head.headers.get(CONTENT_LENGTH)?;
+        value.to_str().ok()?.trim().parse().ok()
+    }
+
+    /// Which job it is, and how it went so far.
+    #[must_use]
+    pub fn report(&self) -> &'a Report {
+        self.report
+    }
+
+    /// How many bytes have been read.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Fails early where the response tells that its body is too large.
+    pub(crate) fn check_length(&self) -> Result<(), Fault> {
+        match self.content_length() {
+            Some(length) if length > self.limit => Err(self.too_large()),
+            _ => Ok(()),
+        }
+    }
+
+    fn too_large(&self) -> Fault {
+        Fault::new(
+            ErrorKind::TooLarge,
+            format!("the body is larger than the limit of {} bytes", self.limit),
+        )
+    }
+}
+
+impl Read for Body<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let amount = self.reader.read(buffer)?;
+        self.taken += amount as u64;
+        if self.taken > self.limit {
+            return Err(self.too_large().into_io());
+        }
+        Ok(amount)
+    }
+}
+
+impl fmt::Debug for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body")
+            .field("status", &self.head.status)
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,201 @@
+//! A job: one request's way through its hops, to its sink.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::{HeaderMap, StatusCode};
+use url::Url;
+
+use crate::batch::Course;
+use crate::error::{ErrorKind, Fault};
+use crate::http::{Client, Host, Response, redirect};
+use crate::outcome::{Report, Timings};
+use crate::request::Request;
+use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
+
+pub(crate) struct Job {
+    course: Arc<dyn Course>,
+    report: Report,
+    /// Of the present hop.
+    host: Key,
+    /// Since when it waits for its turn.
+    since: Instant,
+}
+
+/// What a hop came to.
+enum Hop {
+    Response(Response),
+    Redirect(Url),
+}
+
+impl Job {
+    /// A request whose URL cannot be fetched comes back, with the reason.
+    pub(crate) fn new(
+        course: Arc<dyn Course>,
+        request: Request,
+        index: u64,
+    ) -> Result<Self, (Report, Fault)> {
+        let host = request.checked_url().map(Key::host);
+        let report = Report {
+            request,
+            index,
+            attempts: 0,
+            timings: Timings::default(),
+            redirects: Vec::new(),
+        };
+        match host {
+            Ok(host) => Ok(Self {
+                course,
+                report,
+                host,
+                since: Instant::now(),
+            }),
+            Err(fault) => Err((report, fault)),
+        }
+    }
+
+    fn hop(&mut self, turn: &Turn<'_, Self>) -> Result<Hop, Fault> {
+        if turn.post().is_interrupted() {
+            return Err(Fault::cancelled());
+        }
+        let client = Arc::clone(self.course.client());
+        let host = turn.resident().get_or_init(|| client.host());
+        let headers = self.headers();
+        let url = self
+            .report
+            .current_url()
+            .expect("checked when it was let in");
+        let mut timings = self.report.timings;
+        let response = client.get(host, url, &headers, turn.post(), &mut timings);
+        self.report.timings = timings;
+        self.judge(response?, &headers)
+    }
+
+    /// The request's own headers, less what is only for the host that was asked first.
+    fn headers(&self) -> HeaderMap {
+        let mut headers = self.report.request.headers().cloned().unwrap_or_default();
+        let mut from = self.report.request.url();
+        for to in &self.report.redirects {
+            if let Some(from) = from {
+                redirect::strip_credentials(&mut headers, from, to);
+            }
+            from = Some(to);
+        }
+        headers
+    }
+
+    fn judge(&self, mut response: Response, sent: &HeaderMap) -> Result<Hop, Fault> {
+        let url = self
+            .report
+            .current_url()
+            .expect("checked when it was let in");
+        let head = &response.head;
+        let target = redirect::target(head.status, &head.headers, url, &self.report.redirects);
+        match target {
+            Ok(None) => {}
+            other => {
+                response.body.drain();
+                return other.map(|target| Hop::Redirect(target.expect("not none")));
+            }
+        }
+        let status = response.head.status;
+        if is_unasked(status, sent) {
+            let detail = format!("the server answered {status} to a request for the whole");
+            return Err(Fault::new(ErrorKind::Protocol, detail));
+        }
+        let is_error = status.is_client_error() || status.is_server_error();
+        if is_error && self.course.status_is_error() {
+            response.body.drain();
+            return Err(Fault::status(status));
+        }
+        Ok(Hop::Response(response))
+    }
+}
+
+/// A part or a 'not modified' must not be taken for the whole. A caller who asks for one with
+/// headers of his own gets it.
+fn is_unasked(status: StatusCode, sent: &HeaderMap) -> bool {
+    use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE};
+    match status {
+        StatusCode::PARTIAL_CONTENT => !sent.contains_key(RANGE),
+        StatusCode::NOT_MODIFIED => {
+            !sent.contains_key(IF_NONE_MATCH) && !sent.contains_key(IF_MODIFIED_SINCE)
+        }
+        _ => false,
+    }
+}
+
+impl Work for Job {
+    type Resident = Host;
+
+    fn keys(&self) -> Keys<'_> {
+        Keys {
+            first: &self.host,
+            more: self.report.request.budgets(),
+        }
+    }
+
+    fn priority(&self) -> Priority {
+        self.report.request.its_priority()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.course.is_cancelled()
+    }
+
+    fn run(mut self, turn: &mut Turn<'_, Self>) {
+        self.report.timings.queued += self.since.elapsed();
+        self.report.attempts = self.report.attempts.max(1);
+        // The connector and the resolver may be the caller's one day; a panic of ours must not
+        // lose the job either.
+        let hop = catch_unwind(AssertUnwindSafe(|| self.hop(turn)));
+        let hop = hop.unwrap_or_else(|panic| Err(panicked(&*panic)));
+        match hop {
+            Ok(Hop::Response(response)) => self.course.clone().finish(turn, response, self.report),
+            Ok(Hop::Redirect(target)) => {
+                self.host = Key::host(&target);
+                self.report.redirects.push(target);
+                self.since = Instant::now();
+                turn.again(self, None);
+            }
+            Err(fault) => {
+                turn.finish();
+                self.course.clone().fail(self.report, fault, true);
+            }
+        }
+    }
+
+    fn end(mut self, why: Ended) {
+        self.report.timings.queued += self.since.elapsed();
+        let fault = match why {
+            Ended::Cancelled | Ended::Shutdown => Fault::cancelled(),
+            Ended::NoThread => Fault::new(
+                ErrorKind::Io,
+                "the system gives no thread to download with; raise the limit on processes",
+            ),
+        };
+        self.course.clone().fail(self.report, fault, false);
+    }
+}
+
+/// What somebody's code said as it panicked.
+pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Fault {
+    let said = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("of an unknown type");
+    Fault::new(ErrorKind::Panicked, format!("the closure panicked: {said}"))
+}
+
+/// A request's keys, for those who want its tokens but not its response.
+pub(crate) fn keys_of(request: &Request) -> Result<(Key, &[Key]), Fault> {
+    Ok((Key::host(request.checked_url()?), request.budgets()))
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,262 @@
+//! What comes out of a job.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use url::Url;
+
+use crate::request::{Request, redacted};
+
+/// What every outcome carries, success or error: which job it is of, and how that went.
+#[derive(Clone)]
+pub struct Report {
+    pub(crate) request: Request,
+    pub(crate) index: u64,
+    pub(crate) attempts: u32,
+    pub(crate) timings: Timings,
+    pub(crate) redirects: Vec<Url>,
+}
+
+impl Report {
+    /// What was asked for.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Its place in the input, counted from 0.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// How often it was tried: 0 if it never got a turn.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Where the time went.
+    #[must_use]
+    pub fn timings(&self) -> &Timings {
+        &self.timings
+    }
+
+    /// The targets of the redirects that were followed, in order; the last is the final URL.
+    #[must_use]
+    pub fn redirects(&self) -> &[Url] {
+        &self.redirects
+    }
+
+    /// The URL of the present hop.
+    pub(crate) fn current_url(&self) -> Option<&Url> {
+        self.redirects.last().or_else(|| self.request.url())
+    }
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let redirects: Vec<_> = self.redirects.iter().map(redacted).collect();
+        f.debug_struct("Report")
+            .field("request", &self.request)
+            .field("index", &self.index)
+            .field("attempts", &self.attempts)
+            .field("timings", &self.timings)
+            .field("redirects", &redirects)
+            .finish()
+    }
+}
+
+/// How long a job spent in which phase, summed over its hops and attempts.
+///
+/// Phases of a connection that was there already are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    pub(crate) queued: Nanos,
+    pub(crate) resolve: Nanos,
+    pub(crate) connect: Nanos,
+    pub(crate) tls: Nanos,
+    pub(crate) first_byte: Nanos,
+    pub(crate) body: Nanos,
+}
+
+/// Half the size of a `Duration`, and enough for five hundred years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nanos(u64);
+
+impl std::ops::AddAssign<Duration> for Nanos {
+    fn add_assign(&mut self, more: Duration) {
+        let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
+        self.0 = self.0.saturating_add(more);
+    }
+}
+
+impl From<Nanos> for Duration {
+    fn from(nanos: Nanos) -> Self {
+        Self::from_nanos(nanos.0)
+    }
+}
+
+impl Timings {
+    /// Waiting for a worker and for tokens.
+    #[must_use]
+    pub fn queued(&self) -> Duration {
+        self.queued.into()
+    }
+
+    /// Looking the host's name up.
+    #[must_use]
+    pub fn resolve(&self) -> Duration {
+        self.resolve.into()
+    }
+
+    /// Making the TCP connection.
+    #[must_use]
+    pub fn connect(&self) -> Duration {
+        self.connect.into()
+    }
+
+    /// The TLS handshake.
+    #[must_use]
+    pub fn tls(&self) -> Duration {
+        self.tls.into()
+    }
+
+    /// From the request sent to the first byte of the response.
+    #[must_use]
+    pub fn first_byte(&self) -> Duration {
+        self.first_byte.into()
+    }
+
+    /// From the response's header to the last byte of its body, the sink's time included.
+    #[must_use]
+    pub fn body(&self) -> Duration {
+        self.body.into()
+    }
+}
+
+/// The head of a response.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// The response's framing told how long the body is.
+    pub(crate) length_known: bool,
+}
+
+/// A response with its body in memory.
+pub struct Fetched {
+    pub(crate) report: Report,
+    pub(crate) head: Head,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A response whose body is in a file.
+pub struct Saved {
+    pub(crate) report: Report,
+    pub(crate) head: Head,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+}
+
+impl Fetched {
+    /// The body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The body, to keep.
+    #[must_use]
+    pub fn into_body(self) -> Vec<u8> {
+        self.body
+    }
+
+    /// The body as UTF-8; what is not is replaced by U+FFFD.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.body)
+    }
+}
+
+impl Saved {
+    /// Where the file is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+macro_rules! what_every_response_tells {
+    ($type:ty) => {
+        impl $type {
+            /// The URL that answered, after redirects.
+            ///
+            /// It has the user name and password that were given; do not print it where others
+            /// read.
+            #[must_use]
+            pub fn url(&self) -> &Url {
+                self.report.current_url().expect("a URL that was fetched")
+            }
+
+            /// The response's status.
+            #[must_use]
+            pub fn status(&self) -> StatusCode {
+                self.head.status
+            }
+
+            /// The response's headers.
+            #[must_use]
+            pub fn headers(&self) -> &HeaderMap {
+                &self.head.headers
+            }
+
+            /// Whether the response told the length of its body, or marked its end, and that is
+            /// what arrived. `false` for a body that ended with the connection (RFC 9112,
+            /// section 6.3, item 8): nobody can tell whether it is whole.
+            #[must_use]
+            pub fn length_verified(&self) -> bool {
+                self.head.length_known
+            }
+
+            /// Which job it was, and how it went.
+            #[must_use]
+            pub fn report(&self) -> &Report {
+                &self.report
+            }
+        }
+    };
+}
+
+what_every_response_tells!(Fetched);
+what_every_response_tells!(Saved);
+
+impl fmt::Debug for Fetched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetched")
+            .field("report", &self.report)
+            .field("status", &self.head.status)
+            .field("bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Saved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Saved")
+            .field("report", &self.report)
+            .field("status", &self.head.status)
+            .field("path", &self.path)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}

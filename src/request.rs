@@ -1,0 +1,304 @@
+//! What to fetch.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use url::Url;
+
+use crate::error::{ErrorKind, Fault};
+use crate::schedule::{Key, MAX_KEYS, Priority};
+
+/// What to fetch: a URL, and what is particular to it.
+///
+/// Everything that takes a request takes a URL in its place. The text of a URL is trimmed and
+/// parsed as browsers do (spaces and non-ASCII characters are encoded, names are put into
+/// IDNA form). What cannot be parsed, or is not `http` or `https`, makes a request that fails
+/// by itself, with [`ErrorKind::InvalidUrl`], when its turn comes: the rest of its batch goes on.
+///
+/// ```
+/// use fetchpool::{Priority, Request};
+///
+/// let request = Request::new(" https://example.com/a b ")
+///     .priority(Priority::High)
+///     .tag(7_u32);
+/// assert_eq!(request.url().unwrap().as_str(), "https://example.com/a%20b");
+/// assert_eq!(request.tag_ref::<u32>(), Some(&7));
+/// ```
+#[derive(Clone)]
+pub struct Request {
+    url: Result<Url, Box<BadUrl>>,
+    /// Most requests are a URL and nothing else, and millions may wait.
+    extras: Option<Box<Extras>>,
+}
+
+#[derive(Clone)]
+struct BadUrl {
+    /// Without secrets.
+    input: String,
+    why: &'static str,
+}
+
+#[derive(Clone, Default)]
+struct Extras {
+    headers: HeaderMap,
+    priority: Priority,
+    budgets: Vec<Key>,
+    tag: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Request {
+    /// A request of what this URL names.
+    #[must_use]
+    pub fn new(url: impl AsRef<str>) -> Self {
+        let input = url.as_ref().trim();
+        let url = Url::parse(input).map_err(|error| why(input, error));
+        Self::from_parsed(url.and_then(checked), || input.to_owned())
+    }
+
+    fn from_parsed(url: Result<Url, &'static str>, input: impl FnOnce() -> String) -> Self {
+        Self {
+            url: url.map_err(|why| {
+                Box::new(BadUrl {
+                    input: without_userinfo(&input()),
+                    why,
+                })
+            }),
+            extras: None,
+        }
+    }
+
+    /// Adds a header. Where the downloader sets one of the same name on every request, this
+    /// one takes its place.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.extras().headers.append(name, value);
+        self
+    }
+
+    /// Sets the priority. The default is [`Priority::Normal`].
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.extras().priority = priority;
+        self
+    }
+
+    /// Has it need a token of one more budget besides its host's, such as an account's.
+    ///
+    /// # Panics
+    /// At more than three.
+    #[must_use]
+    pub fn budget(mut self, key: Key) -> Self {
+        let budgets = &mut self.extras().budgets;
+        assert!(
+            budgets.len() < MAX_KEYS - 1,
+            "a request has at most {} budgets besides its host's",
+            MAX_KEYS - 1
+        );
+        budgets.push(key);
+        self
+    }
+
+    /// Attaches something of the caller's, which comes back with the outcome.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Any + Send + Sync) -> Self {
+        self.extras().tag = Some(Arc::new(tag));
+        self
+    }
+
+    /// The URL; `None` if it could not be parsed.
+    #[must_use]
+    pub fn url(&self) -> Option<&Url> {
+        self.url.as_ref().ok()
+    }
+
+    /// What [`tag`](Self::tag) attached, if it is of this type.
+    #[must_use]
+    pub fn tag_ref<T: Any>(&self) -> Option<&T> {
+        self.extras.as_ref()?.tag.as_ref()?.downcast_ref()
+    }
+
+    pub(crate) fn headers(&self) -> Option<&HeaderMap> {
+        self.extras.as_ref().map(|extras| &extras.headers)
+    }
+
+    pub(crate) fn budgets(&self) -> &[Key] {
+        self.extras.as_ref().map_or(&[], |extras| &extras.budgets)
+    }
+
+    pub(crate) fn its_priority(&self) -> Priority {
+        self.extras
+            .as_ref()
+            .map_or_else(Priority::default, |extras| extras.priority)
+    }
+
+    pub(crate) fn checked_url(&self) -> Result<&Url, Fault> {
+        self.url
+            .as_ref()
+            .map_err(|bad| Fault::new(ErrorKind::InvalidUrl, bad.why))
+    }
+
+    /// What was given for a URL that cannot be parsed.
+    pub(crate) fn bad_input(&self) -> String {
+        match &self.url {
+            Ok(url) => redacted(url),
+            Err(bad) => format!("{:?}", bad.input),
+        }
+    }
+
+    fn extras(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the headers: they may hold secrets.
+        f.debug_struct("Request")
+            .field("url", &format_args!("{}", self.bad_input()))
+            .field("priority", &self.its_priority())
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<&str> for Request {
+    fn from(url: &str) -> Self {
+        Self::new(url)
+    }
+}
+
+impl From<&&str> for Request {
+    fn from(url: &&str) -> Self {
+        Self::new(url)
+    }
+}
+
+impl From<String> for Request {
+    fn from(url: String) -> Self {
+        Self::new(url)
+    }
+}
+
+impl From<&String> for Request {
+    fn from(url: &String) -> Self {
+        Self::new(url)
+    }
+}
+
+impl From<Url> for Request {
+    fn from(url: Url) -> Self {
+        let input = redacted(&url);
+        Self::from_parsed(checked(url), || input)
+    }
+}
+
+impl From<&Url> for Request {
+    fn from(url: &Url) -> Self {
+        Self::from(url.clone())
+    }
+}
+
+impl From<&Self> for Request {
+    fn from(request: &Self) -> Self {
+        request.clone()
+    }
+}
+
+fn checked(url: Url) -> Result<Url, &'static str> {
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        _ => Err("only http and https URLs can be fetched"),
+    }
+}
+
+fn why(input: &str, error: url::ParseError) -> &'static str {
+    use url::ParseError as E;
+    match error {
+        _ if input.is_empty() => "the URL is empty",
+        E::RelativeUrlWithoutBase => {
+            "not an absolute URL; it should start with https:// or http://"
+        }
+        E::EmptyHost => "the URL has no host",
+        E::InvalidPort => "the URL's port is not a number up to 65535",
+        E::IdnaError => "the URL's host is not a valid domain name",
+        E::InvalidIpv4Address => "the URL's host is not a valid IPv4 address",
+        E::InvalidIpv6Address => "the URL's host is not a valid IPv6 address",
+        E::InvalidDomainCharacter => "the URL's host has a character that no domain name has",
+        _ => "the URL cannot be parsed",
+    }
+}
+
+/// The URL without user name and password: for errors, logs and people.
+pub(crate) fn redacted(url: &Url) -> String {
+    if url.username().is_empty() && url.password().is_none() {
+        return url.as_str().to_owned();
+    }
+    let mut url = url.clone();
+    // Fails for URLs without a host only, which have no user information.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.into()
+}
+
+/// The same for what is no URL: whatever stands before an `@` could have been meant for one.
+fn without_userinfo(input: &str) -> String {
+    let start = input.find("//").map_or(0, |slashes| slashes + 2);
+    let end = input[start..]
+        .find(['/', '?', '#'])
+        .map_or(input.len(), |length| start + length);
+    match input[start..end].rfind('@') {
+        Some(at) => format!("{}{}", &input[..start], &input[start + at + 1..]),
+        None => input.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_is_a_url() {
+        for (written, url) in [
+            ("  http://h/a b?c d#e \n", "http://h/a%20b?c%20d#e"),
+            ("HTTP://H", "http://h/"),
+            (
+                "http://bücher.example/ü",
+                "http://xn--bcher-kva.example/%C3%BC",
+            ),
+            ("https://h:443/", "https://h/"),
+            ("http:\\\\h\\a", "http://h/a"),
+        ] {
+            let request = Request::new(written);
+            assert_eq!(request.url().map(Url::as_str), Some(url), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_says_why_and_keeps_its_secret() {
+        for (written, why) in [
+            ("", "empty"),
+            ("example.com/x", "https://"),
+            ("/etc/passwd", "https://"),
+            ("file:///etc/passwd", "only http"),
+            ("ftp://u:secret@h/", "only http"),
+            ("http://", "no host"),
+            ("http://h:99999/", "port"),
+            ("http://u:secret@[::zz]/", "IPv6"),
+            ("u:secret@h", "only http"),
+            ("http://a b/", "character"),
+        ] {
+            let request = Request::new(written);
+            let fault = request.checked_url().unwrap_err();
+            assert_eq!(fault.kind, ErrorKind::InvalidUrl);
+            assert!(fault.to_string().contains(why), "{written:?}: {fault}");
+            assert!(!request.bad_input().contains("secret"), "{written:?}");
+            assert!(!format!("{request:?}").contains("secret"), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_only_a_url_is_small() {
+        assert!(size_of::<Request>() <= 96, "{}", size_of::<Request>());
+    }
+}

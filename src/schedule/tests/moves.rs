@@ -1,0 +1,157 @@
+//! Histories of a few moves: those that random ones have found, and the far ends.
+
+use std::time::Duration;
+
+use super::super::{Ended, Priority};
+use super::steps::{Run, Step};
+use super::{key, limits, some};
+
+fn submit(batch: usize, keys: &[usize], priority: Priority) -> Step {
+    let keys = keys.to_vec();
+    Step::Submit {
+        batch,
+        keys,
+        priority,
+    }
+}
+
+fn normal(batch: usize, keys: &[usize]) -> Step {
+    submit(batch, keys, Priority::Normal)
+}
+
+fn acquire(keys: &[usize]) -> Step {
+    let keys = keys.to_vec();
+    Step::Acquire { keys }
+}
+
+const OPEN: Step = Step::Open { unread: 9 };
+const FINISH: Step = Step::Finish {
+    job: 0,
+    resident: true,
+};
+const RELEASE: Step = Step::Release { permit: 0 };
+
+/// Each step is checked against the model.
+fn after(workers: usize, steps: &[&[Step]]) -> Run {
+    let mut run = Run::new(limits(workers, 2));
+    for step in steps.iter().copied().flatten() {
+        run.step(step.clone())
+            .unwrap_or_else(|| panic!("{step:?} does nothing"));
+        run.check();
+    }
+    run
+}
+
+#[test]
+fn a_waiter_does_not_wait_for_the_worker_of_the_lane_before_it() {
+    let busy = [OPEN, normal(0, &[1]), Step::Dispatch];
+    let held = [acquire(&[0]), acquire(&[0])];
+    let line = [normal(0, &[0]), acquire(&[0])];
+    let run = after(1, &[&busy, &held, &line, &[RELEASE]]);
+    assert_eq!((run.permits(), run.running()), (2, 1));
+}
+
+#[test]
+fn a_lane_whose_token_a_waiter_took_waits_at_the_head_again() {
+    let busy = [OPEN, normal(0, &[1]), Step::Dispatch];
+    let held = [acquire(&[0]), acquire(&[0])];
+    let line = [normal(0, &[0]), acquire(&[0]), acquire(&[0])];
+    // The worker that comes finds nothing; the next token is for the lane.
+    let passed_over = [RELEASE, FINISH];
+    let run = after(
+        1,
+        &[
+            &busy,
+            &held,
+            &line,
+            &passed_over,
+            &[RELEASE, Step::Dispatch],
+        ],
+    );
+    assert_eq!((run.permits(), run.running()), (1, 1));
+}
+
+#[test]
+fn a_gate_can_be_closed_before_anybody_comes() {
+    let closed = Step::CloseGate { key: 0, millis: 10 };
+    let mut run = after(1, &[&[OPEN, closed, normal(0, &[0]), Step::Dispatch]]);
+    assert_eq!(run.running(), 0);
+    run.step(Step::Wait { millis: 10 });
+    run.step(Step::Dispatch);
+    assert_eq!(run.running(), 1);
+}
+
+#[test]
+fn a_more_urgent_job_does_not_wait_behind_less_urgent_ones_in_a_line_that_has_room() {
+    let closed = Step::CloseGate { key: 0, millis: 10 };
+    let lines = [
+        normal(0, &[0]),
+        normal(0, &[0, 1]),
+        Step::Wait { millis: 10 },
+    ];
+    let urgent = submit(0, &[0, 1], Priority::High);
+    after(1, &[&[OPEN, closed], &lines, &[urgent, Step::Dispatch]]);
+}
+
+#[test]
+fn a_batch_that_its_reader_kept_from_growing_is_told_once_he_reads() {
+    let fills = [Step::Open { unread: 1 }, normal(0, &[0]), Step::Dispatch];
+    let more = Step::WantsMore { batch: 0 };
+    after(1, &[&fills, &[FINISH, more, Step::Read { outcome: 0 }]]);
+}
+
+#[test]
+fn a_batch_that_a_running_job_kept_from_growing_is_told_once_that_sleeps() {
+    let fills = [Step::Open { unread: 1 }, normal(0, &[0]), Step::Dispatch];
+    let other = [OPEN, normal(1, &[1])];
+    let sleeps = Step::Again {
+        job: 0,
+        keys: None,
+        after: Some(10),
+    };
+    let more = Step::WantsMore { batch: 0 };
+    after(4, &[&fills, &other, &[more, sleeps]]);
+}
+
+#[test]
+fn after_the_stop_nothing_is_let_in() {
+    let mut run = after(1, &[&[OPEN, normal(0, &[0])]]);
+    run.stop();
+    assert_eq!(run.state.entries(), 0);
+}
+
+#[test]
+fn after_the_stop_nothing_idles() {
+    let held = [normal(0, &[0]), acquire(&[1]), Step::Dispatch];
+    let closed = Step::CloseGate { key: 0, millis: 10 };
+    let mut run = after(1, &[&[OPEN], &held, &[closed]]);
+    run.state.stop(Ended::Shutdown);
+    for step in [FINISH, RELEASE] {
+        run.step(step);
+    }
+    assert_eq!(run.state.entries(), 0);
+    assert_eq!(run.state.clock.next(), None);
+}
+
+#[test]
+fn connections_may_be_kept_for_ever() {
+    let mut limits = limits(1, 1);
+    limits.idle_age = Duration::MAX;
+    let mut run = Run::new(limits);
+    for step in [OPEN, normal(0, &[0]), Step::Dispatch, FINISH] {
+        run.step(step);
+    }
+    assert_eq!(run.state.idle_entries(), 1);
+}
+
+#[test]
+fn a_capacity_without_bound_costs_no_memory() {
+    let mut run = after(1, &[&[OPEN, acquire(&[0])]]);
+    run.state.set_capacity(&key(0), some(usize::MAX));
+    for _ in 0..1000 {
+        run.state
+            .try_acquire(super::steps::of(&[key(0)]))
+            .expect("a token");
+    }
+    assert_eq!(run.state.in_use(&key(0)), Some(1001));
+}

@@ -1,0 +1,28 @@
+//! What the library promises, each on real sockets against the scripted origin: one file a promise.
+
+mod batch;
+mod budget;
+mod ending;
+mod hop;
+mod lazy;
+mod open;
+mod panic;
+mod permit;
+mod save;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::num::NonZeroUsize;
+
+use fetchpool::{Builder, Downloader};
+
+fn n(n: usize) -> NonZeroUsize {
+    NonZeroUsize::new(n).expect("not zero")
+}
+
+/// A downloader with these settings.
+fn with(settings: impl FnOnce(Builder) -> Builder) -> Downloader {
+    settings(Downloader::builder())
+        .build()
+        .expect("valid settings")
+}

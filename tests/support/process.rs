@@ -1,0 +1,110 @@
+//! What this process has open and running, and how to have it to oneself.
+
+use std::env;
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+use super::PATIENCE;
+
+/// Set to the test's name in the process that [`alone`] starts.
+const ALONE: &str = "FETCHPOOL_TEST_ALONE";
+
+/// Whether this test has the process to itself, as one must that counts threads or sockets: others run beside it.
+///
+/// At first it has not: then this runs the test named (its full path in the test binary) in a process of its own, panics if
+/// it fails there, and returns `false`. So begin with `if !support::alone("its_name") { return; }`.
+///
+/// Until its `exec` a new process holds a copy of every socket, and so keeps connections open that have been closed: where
+/// one test of a file is run so, let those that assert a peak be run so too.
+#[track_caller]
+pub fn alone(test: &str) -> bool {
+    if env::var(ALONE).as_deref() == Ok(test) {
+        return true;
+    }
+    let program = env::current_exe().expect("a test knows its own program");
+    let run = Command::new(program)
+        .args([
+            test,
+            "--exact",
+            "--include-ignored",
+            "--test-threads=1",
+            "--nocapture",
+        ])
+        .env(ALONE, test)
+        .output()
+        .expect("a test can start itself again");
+    let said = [run.stdout, run.stderr]
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .join("\n");
+    assert!(run.status.success(), "{test}, alone, failed:\n{said}");
+    assert!(
+        said.contains("1 passed"),
+        "there is no test {test}:\n{said}"
+    );
+    false
+}
+
+/// Yields until `fact` holds: for what the kernel alone knows and tells nobody, such as that a joined thread is gone from
+/// its lists. For everything else there are events.
+///
+/// # Panics
+/// After [`PATIENCE`], naming `what`.
+#[track_caller]
+pub fn eventually(what: &str, mut fact: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !fact() {
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "after {PATIENCE:?} still not: {what}"
+        );
+        thread::yield_now();
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub use linux::{open_sockets, threads, threads_named, threads_not_of_origins};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+
+    /// The live threads of this process. One that has just been joined may be among them for a moment: see
+    /// [`eventually`](super::eventually).
+    pub fn threads() -> usize {
+        names().len()
+    }
+
+    /// The live threads whose name begins so. The kernel keeps 15 bytes of a name.
+    pub fn threads_named(prefix: &str) -> usize {
+        names()
+            .iter()
+            .filter(|name| name.starts_with(prefix))
+            .count()
+    }
+
+    /// The live threads that do not serve an origin.
+    pub fn threads_not_of_origins() -> usize {
+        names()
+            .iter()
+            .filter(|name| !name.starts_with("origin:"))
+            .count()
+    }
+
+    fn names() -> Vec<String> {
+        let tasks = fs::read_dir("/proc/self/task").expect("Linux lists a process's threads");
+        // A thread that ends meanwhile has no name any more, and is not counted.
+        tasks
+            .filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok())
+            .collect()
+    }
+
+    /// The open sockets of this process, an origin's among them: one for its listener, one for each connection.
+    pub fn open_sockets() -> usize {
+        let handles = fs::read_dir("/proc/self/fd").expect("Linux lists a process's file handles");
+        let targets = handles.filter_map(|handle| fs::read_link(handle.ok()?.path()).ok());
+        targets
+            .filter(|target| target.to_string_lossy().starts_with("socket:"))
+            .count()
+    }
+}
