@@ -131,14 +131,12 @@ impl Intake {
     /// Its index, and whether another request would be of use now.
     fn submit(&self, request: Request) -> (u64, bool) {
         let index = self.submitted.fetch_add(1, Ordering::SeqCst);
-        match Job::new(Arc::clone(&self.course), request, index) {
-            Ok(job) => (index, self.ticket.submit(job)),
-            Err((report, fault)) => {
-                self.course.fail(report, fault, false);
-                // Its outcome is to be read first.
-                (index, false)
-            }
-        }
+        let hungry = match Job::new(Arc::clone(&self.course), request, index) {
+            Some(job) => self.ticket.submit(job),
+            // Its outcome is to be read first.
+            None => false,
+        };
+        (index, hungry)
     }
 
     fn cancel(&self) {

@@ -83,7 +83,6 @@ impl Downloader {
     }
 
     /// A downloader with settings of one's own.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::new()
     }

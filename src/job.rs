@@ -30,12 +30,8 @@ enum Hop {
 }
 
 impl Job {
-    /// A request whose URL cannot be fetched comes back, with the reason.
-    pub(crate) fn new(
-        course: Arc<dyn Course>,
-        request: Request,
-        index: u64,
-    ) -> Result<Self, (Report, Fault)> {
+    /// `None` where the URL cannot be fetched: that has its outcome already.
+    pub(crate) fn new(course: Arc<dyn Course>, request: Request, index: u64) -> Option<Self> {
         let host = request.checked_url().map(Key::host);
         let report = Report {
             request,
@@ -45,13 +41,16 @@ impl Job {
             redirects: Vec::new(),
         };
         match host {
-            Ok(host) => Ok(Self {
+            Ok(host) => Some(Self {
                 course,
                 report,
                 host,
                 since: Instant::now(),
             }),
-            Err(fault) => Err((report, fault)),
+            Err(fault) => {
+                course.fail(report, fault, false);
+                None
+            }
         }
     }
 

@@ -20,9 +20,7 @@ pub(crate) struct Args {
     #[arg(value_name = "URL")]
     pub(crate) urls: Vec<String>,
 
-    /// Read URLs from FILE as well, one a line ('-': standard input, read lazily).
-    ///
-    /// Blank lines and lines that begin with '#' are skipped.
+    /// Read URLs from FILE, one a line ('-': standard input); blank lines and '#' lines are skipped.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
 
@@ -35,11 +33,11 @@ pub(crate) struct Args {
     pub(crate) discard: bool,
 
     /// Connections to one host at a time.
-    #[arg(long, value_name = "N", default_value = "6")]
+    #[arg(long, value_name = "N", default_value = "6", value_parser = count)]
     pub(crate) per_host: NonZeroUsize,
 
     /// Threads, hence downloads under way at a time.
-    #[arg(long, value_name = "N", default_value = "32")]
+    #[arg(long, value_name = "N", default_value = "32", value_parser = count)]
     pub(crate) workers: NonZeroUsize,
 
     /// Give up connecting after S seconds.
@@ -55,7 +53,7 @@ pub(crate) struct Args {
     pub(crate) max_size: Option<u64>,
 
     /// Send this header with every request (may be repeated).
-    #[arg(long = "header", value_name = "'Name: value'", value_parser = header)]
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 
     /// Introduce ourselves to servers as TEXT.
@@ -70,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Name every file that was fetched, too, on standard output.
+    /// Name on standard output what was fetched, not only what failed.
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) verbose: bool,
 
@@ -78,8 +76,8 @@ pub(crate) struct Args {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// Fetch from ten small hosts within this process, instead of URLs, and tell what happened.
-    #[arg(long, conflicts_with_all = ["urls", "input", "output"])]
+    /// Fetch from ten small hosts within this process instead, and tell what happened.
+    #[arg(long, conflicts_with_all = ["urls", "input", "output", "max_size"])]
     pub(crate) demo: bool,
 
     #[command(flatten)]
@@ -145,7 +143,7 @@ impl Args {
         }
         builder
             .build()
-            .map_err(|e| usage(format!("these options do not go together: {e}")))
+            .map_err(|e| usage(format!("cannot begin with these options: {e}")))
     }
 
     /// Where the bodies go; a directory is made if it is not there.
@@ -207,6 +205,11 @@ fn read_ca_cert(file: &Path) -> Result<Vec<u8>, clap::Error> {
             file.display()
         ))
     })
+}
+
+fn count(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse()
+        .map_err(|_| "give a whole number, 1 or more".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -38,8 +38,8 @@ pub(crate) fn run(args: &Args, session: &Session) -> ExitCode {
     if session.interrupt.is_pressed() {
         return ExitCode::FAILURE;
     }
-    session.reporter.say(&demo.table());
-    session.reporter.say(&demo.moral());
+    let lesson = format!("{}\n{}", demo.table(), demo.moral());
+    session.reporter.say(&lesson);
     match demo.surprise() {
         None => ExitCode::SUCCESS,
         Some(surprise) => {
@@ -146,7 +146,7 @@ impl Demo {
         let fast_after = self.fast.iter().map(Host::done_after).max();
         let mut moral = format!(
             "\nThe fast hosts were done after {:.2} s, though the slow one stood first in the\n\
-             list: its own files took {:.2} s, {} at a time, and nobody waited for them.\n",
+             list: its own files took {:.2} s, {} at a time.\n",
             fast_after.unwrap_or_default().as_secs_f64(),
             self.slow.done_after().as_secs_f64(),
             self.slow.origin.most_connections(),

@@ -16,7 +16,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// How long the main thread has to end by itself. Together with what an exit
 /// takes, the user waits for less than a second.
-const GRACE: Duration = Duration::from_millis(800);
+const GRACE: Duration = Duration::from_millis(600);
 
 /// Whether ^C (or SIGTERM) has come.
 #[derive(Clone)]

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-const MOMENT: Duration = Duration::from_millis(2);
+/// A connection that the visitor has closed for the sake of another counts until
+/// its thread notices. So what is counted is what is there a moment later.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// How a host treats its visitors.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +59,7 @@ impl Origin {
         self.address.port()
     }
 
-    /// The most connections that were ever open at once.
+    /// The most connections that were ever open at once, for a [`MOMENT`] at least.
     pub(crate) fn most_connections(&self) -> usize {
         self.log.most_open.load(SeqCst)
     }
@@ -74,6 +76,11 @@ fn listen(listener: &TcpListener, manner: Manner, log: &Arc<Log>) {
         thread::spawn(move || {
             // Visitors may leave when they like.
             let _ = connection.serve(manner);
+        });
+        let log = Arc::clone(log);
+        thread::spawn(move || {
+            thread::sleep(MOMENT);
+            log.most_open.fetch_max(log.open.load(SeqCst), SeqCst);
         });
     }
 }
@@ -93,18 +100,7 @@ impl Connection {
         }
     }
 
-    /// Looks how many there are. One that the visitor has closed for this one
-    /// may not be noticed yet; so a record must last for a moment.
-    fn note_record(&self) {
-        if self.log.open.load(SeqCst) > self.log.most_open.load(SeqCst) {
-            thread::sleep(MOMENT);
-            let open = self.log.open.load(SeqCst);
-            self.log.most_open.fetch_max(open, SeqCst);
-        }
-    }
-
     fn serve(&self, manner: Manner) -> io::Result<()> {
-        self.note_record();
         self.stream.set_nodelay(true)?;
         let mut reader = BufReader::new(&self.stream);
         while let Some(path) = read_request(&mut reader)? {

@@ -295,7 +295,7 @@ impl<W: Work> State<W> {
     fn promote(&mut self, lane: LaneId, place: Place) {
         self.detach(lane);
         match place {
-            Place::Ring => self.to_ring(lane),
+            Place::Ring => self.enter_ring(lane),
             _ => self.place(lane),
         }
     }
@@ -328,7 +328,7 @@ impl<W: Work> State<W> {
         match self.first_full(self.lanes[id].needs) {
             Some(budget) => self.line_up(id, budget),
             None if matches!(self.lanes[id].owner, Owner::Waiter(_)) => self.grant(id),
-            None => self.to_ring(id),
+            None => self.enter_ring(id),
         }
     }
 
@@ -366,7 +366,7 @@ impl<W: Work> State<W> {
         Some(next)
     }
 
-    fn to_ring(&mut self, id: LaneId) {
+    fn enter_ring(&mut self, id: LaneId) {
         let lane = &mut self.lanes[id];
         lane.priority = lane.top().unwrap_or(lane.priority);
         lane.place = Place::Ring;
@@ -497,7 +497,7 @@ impl<W: Work> State<W> {
 
     // Tokens.
 
-    fn take(&mut self, needs: Needs) {
+    fn take(&self, needs: Needs) {
         for id in needs.iter() {
             self.budgets[id].tokens.take();
         }

@@ -15,13 +15,19 @@ impl<W: Work> State<W> {
         self.idle_len
     }
 
-    /// The tokens of a budget that are out; `None` where there is no such entry.
+    /// The tokens of a budget that are out; `None` where it has no entry.
     pub(in super::super) fn in_use(&self, key: &Key) -> Option<usize> {
         let id = self.by_key.get(key)?;
         Some(self.budgets[*id].tokens.in_use())
     }
 
-    /// Likewise of the budget of a batch's unread outcomes.
+    /// How many stand in a budget's line for a permit.
+    pub(in super::super) fn waiters(&self, key: &Key) -> usize {
+        let budget = self.by_key.get(key).map(|&id| &self.budgets[id]);
+        budget.map_or(0, |budget| budget.waiters.ids(&self.lanes).len())
+    }
+
+    /// Those of a batch's unread outcomes.
     pub(in super::super) fn unread(&self, batch: BatchId) -> Option<usize> {
         let batch = self.batches.get(batch)?;
         Some(self.budgets[batch.unread].tokens.in_use())

@@ -1,11 +1,15 @@
 //! The promises of the scheduler, without a network.
 //!
-//! `model` and `steps` turn the state by hand, one move at a time, on random histories. The
-//! others run real threads, and wait by channels, never by the clock.
+//! `model`, `steps` and `moves` turn the state by hand, one move at a time. The others run real
+//! threads, on `rig`, and wait by channels, never by the clock.
 
 mod model;
 mod moves;
+mod order;
+mod permits;
+mod rig;
 mod steps;
+mod workers;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

