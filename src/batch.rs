@@ -185,6 +185,11 @@ pub(crate) fn open<S: Sink>(downloader: &Downloader, sink: Arc<S>) -> Outcomes<S
 /// batches go on.
 ///
 /// Dropping a batch cancels what it has left, the requests that are being fetched as well.
+///
+/// # Panics
+/// `next` panics where it would wait on a worker of the same downloader, in a closure: when all
+/// workers waited for outcomes, nobody would be left to fetch. Push such requests instead, see
+/// [`Downloader::open_with`], or use another downloader.
 #[must_use = "a batch fetches as its outcomes are asked for; dropped, it fetches nothing"]
 pub struct Batch<I, T> {
     /// `None` once it has ended. It is not asked again, as not every iterator is fused.
@@ -388,7 +393,10 @@ impl<T> Outcomes<T> {
 
     /// The next outcome; `None` where something else is to be looked at. Blocks.
     fn receive(&mut self) -> Option<(u64, Result<T, Error>)> {
-        let message = self.queue.recv().expect("the intake has a sender");
+        let message = self.queue.try_recv().unwrap_or_else(|_| {
+            self.intake.ticket.may_wait();
+            self.queue.recv().expect("the intake has a sender")
+        });
         let Message::Outcome {
             index,
             has_run,

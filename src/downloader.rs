@@ -91,6 +91,9 @@ impl Downloader {
     ///
     /// # Errors
     /// As an item of [`fetch_all`](Self::fetch_all).
+    ///
+    /// # Panics
+    /// In a closure that runs on a worker of this downloader, as [`Batch`] does.
     pub fn fetch(&self, request: impl Into<Request>) -> Result<Fetched, Error> {
         let mut one = self.fetch_all([request.into()]);
         one.next().expect("one in, one out")
@@ -219,11 +222,12 @@ impl Downloader {
     /// Waits for a token of each of the request's budgets, in line with everybody who wants
     /// one: for HTTP that is done by other means.
     ///
-    /// Do not wait for a permit of a host in a closure that runs on a worker: that one holds a
-    /// token already, and may be the one that is waited for.
-    ///
     /// # Errors
     /// [`ErrorKind::InvalidUrl`]; [`ErrorKind::Cancelled`] after [`shutdown`](Self::shutdown).
+    ///
+    /// # Panics
+    /// In a closure that runs on a worker of this downloader: that one holds a token already,
+    /// which may be the very one that it would wait for.
     pub fn permit(&self, request: impl Into<Request>) -> Result<Permit, Error> {
         let permit = self.acquire(&request.into(), |keys| {
             self.inner.scheduler.acquire(keys, None)

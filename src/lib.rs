@@ -12,6 +12,48 @@
 //!     }
 //! }
 //! ```
+//!
+//! # Which call
+//!
+//! | bodies go | many | one at a time |
+//! | --- | --- | --- |
+//! | into memory | [`Downloader::fetch_all`] | [`Downloader::fetch`] |
+//! | into files | [`Downloader::save_all`] | |
+//! | to a closure, as they come | [`Downloader::fetch_with`] | |
+//! | into memory, requests pushed | [`Downloader::open`] | |
+//! | to a closure that pushes further requests | [`Downloader::open_with`] | |
+//! | wherever you read them by other means | | [`Downloader::permit`] |
+//!
+//! What they take is anything that turns into a [`Request`]: text, a [`Url`], or a request with
+//! headers, a [`Priority`], budgets and a tag of its own. What comes out is a `Result` for each,
+//! whose [`Report`] says which request it was and how that went.
+//!
+//! # How it works
+//!
+//! Each host has a *budget*: a bounded channel, whose fill is the requests that are being made.
+//! A request takes a token of its host's budget (and of those of the caller's that it names, see
+//! [`Request::budget`]) as it is given to a worker, all of them or none, and gives them back
+//! with the last byte of the body. Workers never wait for tokens; requests do, in line, and a
+//! host whose line is long holds nobody else up. A redirect gives the old host's token back and
+//! stands in line for the new one's.
+//!
+//! The input is read lazily, a window ahead of the outcomes that have been asked for, and
+//! outcomes that nobody reads are bounded in number: see [`Batch`].
+//!
+//! # Names
+//!
+//! *Host* is what a [`Key`] says: a name and a port. Sizes are in bytes, times are
+//! [`Duration`](std::time::Duration)s on the monotonic clock, counts that cannot be zero are
+//! [`NonZeroUsize`](std::num::NonZeroUsize).
+//!
+//! # Errors and panics
+//!
+//! Every request has an outcome, whatever happens: [`ErrorKind`] lists the ways to fail. A
+//! closure of the caller's that panics is the outcome of its request; the worker goes on.
+//!
+//! # Logging
+//!
+//! Through the [`log`] crate; never a header, a user name or a password.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -36,3 +78,8 @@ pub use crate::error::{Error, ErrorKind};
 pub use crate::outcome::{Fetched, Report, Saved, Timings};
 pub use crate::request::Request;
 pub use crate::schedule::{Key, Permit, Priority};
+
+/// The README's examples are compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

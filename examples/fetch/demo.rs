@@ -15,7 +15,7 @@ use crate::Session;
 use crate::args::Args;
 use crate::origin::{Manner, Origin};
 use crate::record::{Record, Verdict};
-use crate::report::complain;
+use crate::report::{self, complain};
 
 const SLOW_FILES: usize = 90;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -33,7 +33,9 @@ pub(crate) fn run(args: &Args, session: &Session) -> ExitCode {
     };
     session.reporter.say(&demo.introduction());
     let urls = demo.urls();
-    session.fetch(urls.into_iter(), |record| demo.note(record));
+    if let Err(e) = session.fetch(urls.into_iter(), |record| demo.note(record)) {
+        return report::unwritten(&e);
+    }
     // Half a run proves nothing.
     if session.interrupt.is_pressed() {
         return ExitCode::FAILURE;

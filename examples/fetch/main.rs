@@ -19,6 +19,7 @@ mod progress;
 mod record;
 mod report;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -73,7 +74,9 @@ struct Session {
 
 impl Session {
     fn fetch_input(&self, mut input: Input) -> ExitCode {
-        self.fetch(input.by_ref(), |_| ());
+        if let Err(e) = self.fetch(input.by_ref(), |_| ()) {
+            return report::unwritten(&e);
+        }
         match input.error() {
             None => self.reporter.tally().exit_code(),
             Some(e) => {
@@ -85,7 +88,11 @@ impl Session {
 
     /// Fetches and reports `urls`, which are drawn as there is room for them,
     /// and shows each outcome to `also`.
-    fn fetch(&self, urls: impl Iterator<Item = String>, also: impl FnMut(&Record)) {
+    fn fetch(
+        &self,
+        urls: impl Iterator<Item = String>,
+        also: impl FnMut(&Record),
+    ) -> io::Result<()> {
         let reporter = &self.reporter;
         let urls = urls
             // After ^C the rest of a long list would come out as so many
@@ -94,7 +101,7 @@ impl Session {
             .inspect(|_| reporter.tally().given());
         match &self.sink {
             Sink::Nowhere => {
-                reporter.report(self.downloader.fetch_with(urls, Record::discard), also);
+                reporter.report(self.downloader.fetch_with(urls, Record::discard), also)
             }
             Sink::Directory(dir) => reporter.report(self.downloader.save_all(urls, dir), also),
         }

@@ -154,26 +154,23 @@ impl Reporter {
     }
 
     /// Prints every outcome; shows each to `also` as well.
+    ///
+    /// An outcome that cannot be printed is the end: as the batch is dropped, what
+    /// is left of it is cancelled.
     pub(crate) fn report<T: Into<Record>>(
         &self,
         batch: impl Iterator<Item = Result<T, Error>>,
         mut also: impl FnMut(&Record),
-    ) {
+    ) -> io::Result<()> {
         for outcome in batch {
             let record = match outcome {
                 Ok(success) => success.into(),
                 Err(error) => error.into(),
             };
             also(&record);
-            if let Err(e) = self.outcome(&record) {
-                // Whoever reads us has seen enough (`| head`): as the batch is
-                // dropped, what is left of it is cancelled.
-                if e.kind() != io::ErrorKind::BrokenPipe {
-                    complain(&format!("fetch: cannot write to standard output: {e}"));
-                }
-                break;
-            }
+            self.outcome(&record)?;
         }
+        Ok(())
     }
 
     fn outcome(&self, record: &Record) -> io::Result<()> {
@@ -195,6 +192,15 @@ impl Reporter {
             (_, Verdict::Cancelled) | (Style::Plain, Verdict::Fetched) => Ok(()),
         }
     }
+}
+
+/// What it comes to that an outcome cannot be printed. Whoever closed the pipe has
+/// seen enough (`| head`) and wants no explanation.
+pub(crate) fn unwritten(error: &io::Error) -> ExitCode {
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        complain(&format!("error: cannot write to standard output: {error}"));
+    }
+    ExitCode::FAILURE
 }
 
 /// A line on standard error. That it may be closed is no reason to panic, as

@@ -10,7 +10,7 @@ mod wire;
 
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
@@ -58,7 +58,9 @@ pub(crate) struct Reader {
 
 /// What remains of a body that nobody reads is read to its end if it is no more than this, so
 /// that the connection can be used again; otherwise a new connection is cheaper.
-const DRAIN: u64 = 64 * 1024;
+const DRAIN: usize = 64 * 1024;
+/// Nor is a body worth more time that comes in drips.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 impl Client {
     pub(crate) fn new(settings: Settings) -> Result<Self, Fault> {
@@ -200,10 +202,15 @@ impl Response {
 impl Reader {
     /// Reads what is left, if that is little, so that the connection can be used again.
     pub(crate) fn drain(&mut self) {
-        if !self.ended {
-            let mut rest = self.take(DRAIN);
-            // If that fails the connection is closed, which is what would be done otherwise.
-            let _ = io::copy(&mut rest, &mut io::sink());
+        let begun = Instant::now();
+        let mut drained = 0;
+        let mut piece = [0; 4096];
+        while !self.ended && drained < DRAIN && begun.elapsed() < DRAIN_TIME {
+            match self.read(&mut piece) {
+                Ok(amount) => drained += amount,
+                // The connection is closed then, which is what would be done otherwise.
+                Err(_) => return,
+            }
         }
     }
 }

@@ -184,6 +184,12 @@ impl<W: Work> Ticket<W> {
         state.is_hungry(self.id)
     }
 
+    /// # Panics
+    /// On one of the scheduler's own workers.
+    pub(crate) fn may_wait(&self) {
+        self.shared.may_wait();
+    }
+
     /// Whether workers idle. If not, the batch's [`Feed`] is called when they do.
     pub(crate) fn wants_more(&self) -> bool {
         self.shared.state.lock().wants_more(self.id)
@@ -211,6 +217,20 @@ impl<W: Work> Drop for Ticket<W> {
 }
 
 impl<W: Work> Shared<W> {
+    /// A closure that waits for its own downloader works as long as some worker does not, and
+    /// stops for ever once all do: better to say so the first time.
+    ///
+    /// # Panics
+    /// On one of its own workers.
+    fn may_wait(self: &Arc<Self>) {
+        assert!(
+            !self.is_served_by_this_thread(),
+            "a closure that runs on a worker must not wait for the same downloader: when all \
+             workers do, nobody is left to work. Push the request (see `Downloader::open_with`), \
+             or use another downloader"
+        );
+    }
+
     /// Makes a move under the lock, and does after it what it asks for.
     fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut State<W>) -> T) -> T {
         let mut state = self.state.lock();

@@ -64,11 +64,17 @@ pub(crate) enum Denied {
 
 impl<W: Work> Scheduler<W> {
     /// Waits for a token of each budget, in the line of all others that want one.
+    ///
+    /// # Panics
+    /// Without a deadline on one of the scheduler's own workers.
     pub(crate) fn acquire(
         &self,
         keys: Keys<'_>,
         deadline: Option<Instant>,
     ) -> Result<Permit, Denied> {
+        if deadline.is_none() {
+            self.shared.may_wait();
+        }
         let (grant, granted) = bounded(1);
         let (lane, needs) = self.shared.with(|state| {
             if state.stopped.is_some() {

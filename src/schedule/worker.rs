@@ -1,5 +1,6 @@
 //! A worker: pulls a job with its tokens, runs it, and asks for the next.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -136,8 +137,22 @@ impl<W: Work> Shared<W> {
     }
 }
 
+thread_local! {
+    /// The scheduler, by its address, that this thread works for.
+    static WORKS_FOR: Cell<usize> = const { Cell::new(0) };
+}
+
+impl<W: Work> Shared<W> {
+    /// Whether this is one of its workers: one that waits for a job may be the very one that
+    /// the job waits for.
+    pub(super) fn is_served_by_this_thread(self: &Arc<Self>) -> bool {
+        WORKS_FOR.get() == Arc::as_ptr(self).addr()
+    }
+}
+
 /// Until the ready channel is closed.
 pub(super) fn run<W: Work>(shared: &Arc<Shared<W>>, number: usize) {
+    WORKS_FOR.set(Arc::as_ptr(shared).addr());
     let post = &shared.posts[number];
     while let Ok(first) = shared.queue.recv() {
         let mut next = Some(first);

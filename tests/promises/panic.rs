@@ -70,3 +70,29 @@ fn a_body_that_the_closure_does_not_read_does_no_harm() {
     let large = [origin.url("/large"), origin.url("/small")];
     assert_eq!(downloader.fetch_with(large, ignore).flatten().count(), 2);
 }
+
+#[test]
+fn a_closure_that_waits_for_its_own_downloader_is_told_rather_than_left_to_hang() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let downloader = with(|b| b.workers(1));
+    let url = origin.url("/");
+    let nested: [fn(&fetchpool::Downloader, &str); 3] = [
+        |d, url| drop(d.fetch(url)),
+        |d, url| assert_eq!(d.fetch_all([url]).count(), 1),
+        |d, url| drop(d.permit(url)),
+    ];
+    for nested in nested {
+        let (inner, again) = (downloader.clone(), url.clone());
+        let mut batch = downloader.fetch_with([&url], move |_| {
+            nested(&inner, &again);
+            Ok(())
+        });
+        let error = batch.next().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        assert!(error.to_string().contains("open_with"), "{error}");
+    }
+    let other = fetchpool::Downloader::new();
+    let again = url.clone();
+    let fetch = move |_: Body<'_>| other.fetch(&again).map_err(std::io::Error::other);
+    assert_eq!(downloader.fetch_with([&url], fetch).flatten().count(), 1);
+}

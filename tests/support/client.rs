@@ -59,10 +59,17 @@ impl Client {
         assert_eq!(read, wanted);
     }
 
-    /// Reads to the end: what came, and `Ok` for a FIN, `Err` for a reset.
+    /// Reads to the end: what came, and `Ok` for a FIN, `Err` for a reset, even one close behind a FIN.
     pub fn rest(&mut self) -> (String, io::Result<()>) {
         let mut read = Vec::new();
-        let end = self.stream.read_to_end(&mut read).map(drop);
+        let end = match self.stream.read_to_end(&mut read) {
+            Ok(_) => self
+                .stream
+                .take_error()
+                .unwrap_or_else(Some)
+                .map_or(Ok(()), Err),
+            Err(e) => Err(e),
+        };
         if let Err(e) = &end {
             assert!(
                 !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),

@@ -3,12 +3,15 @@
 //! `model`, `steps` and `moves` turn the state by hand, one move at a time. The others run real
 //! threads, on `rig`, and wait by channels, never by the clock.
 
+mod entries;
 mod model;
 mod moves;
 mod order;
 mod permits;
 mod rig;
 mod steps;
+mod stop;
+mod threads;
 mod workers;
 
 use std::num::NonZeroUsize;

@@ -12,7 +12,10 @@ use super::key;
 use super::rig::{LONG, Rig, plug, with_workers};
 
 fn one(key: &Key) -> Keys<'_> {
-    Keys { first: key, more: &[] }
+    Keys {
+        first: key,
+        more: &[],
+    }
 }
 
 fn long() -> Option<Instant> {
@@ -27,9 +30,15 @@ fn acquire(rig: &Rig, key: &Key) -> Permit {
 fn no_more_permits_are_out_than_there_are_tokens() {
     with_workers(1, 2, |rig| {
         let held = [acquire(&rig, &key(0)), acquire(&rig, &key(0))];
-        assert_eq!(rig.scheduler.try_acquire(one(&key(0))).err(), Some(Denied::TimedOut));
+        assert_eq!(
+            rig.scheduler.try_acquire(one(&key(0))).err(),
+            Some(Denied::TimedOut)
+        );
         let soon = Some(Instant::now() + Duration::from_millis(1));
-        assert_eq!(rig.scheduler.acquire(one(&key(0)), soon).err(), Some(Denied::TimedOut));
+        assert_eq!(
+            rig.scheduler.acquire(one(&key(0)), soon).err(),
+            Some(Denied::TimedOut)
+        );
         assert!(rig.scheduler.try_acquire(one(&key(1))).is_ok());
         drop(held);
         assert!(rig.scheduler.try_acquire(one(&key(0))).is_ok());
@@ -99,7 +108,10 @@ fn permits_come_and_go_among_jobs_and_none_is_lost() {
         let client = rig.open(10_000);
         let out = Arc::new([(); 3].map(|()| AtomicUsize::new(0)));
         let enter = |out: &[AtomicUsize; 3], n: usize| {
-            assert!(out[n].fetch_add(1, Ordering::SeqCst) < 2, "more than the capacity");
+            assert!(
+                out[n].fetch_add(1, Ordering::SeqCst) < 2,
+                "more than the capacity"
+            );
             std::thread::yield_now();
             out[n].fetch_sub(1, Ordering::SeqCst);
         };
@@ -165,7 +177,10 @@ fn the_stop_tells_those_that_wait_for_a_permit() {
                 assert_eq!(waiter.join().unwrap().err(), Some(Denied::Stopped));
             }
         });
-        assert_eq!(rig.scheduler.try_acquire(one(&key(1))).err(), Some(Denied::Stopped));
+        assert_eq!(
+            rig.scheduler.try_acquire(one(&key(1))).err(),
+            Some(Denied::Stopped)
+        );
         drop(held);
         assert_eq!(rig.scheduler.entries(), 0);
     });

@@ -288,9 +288,13 @@ impl Client {
 
 /// Occupies a worker, with a budget of its own, until the answer is dropped.
 pub(super) fn plug(client: &Client) -> Sender<()> {
+    plug_at(client, &Key::named("plug"))
+}
+
+pub(super) fn plug_at(client: &Client, key: &Key) -> Sender<()> {
     let (unplug, plugged) = bounded::<()>(0);
     let (begun, begins) = bounded(1);
-    client.submit(usize::MAX, &[Key::named("plug")], move || {
+    client.submit(usize::MAX, std::slice::from_ref(key), move || {
         begun.send(()).unwrap();
         let _ = plugged.recv();
     });

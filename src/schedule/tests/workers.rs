@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_channel::{bounded, unbounded};
 
 use super::super::{Feed, Ticket};
-use super::rig::{Client, Fate, Job, Rig, Then, Uncaught, plug, with_workers};
 use super::key;
+use super::rig::{Client, Fate, Job, Rig, Then, Uncaught, plug, plug_at, with_workers};
 
 /// Threads that were ever started, the clock's among them.
 fn threads(rig: &Rig) -> usize {
@@ -18,14 +18,16 @@ fn threads(rig: &Rig) -> usize {
 #[test]
 fn no_thread_is_started_before_there_is_a_job_nor_beyond_the_limit() {
     with_workers(3, 1, |rig| {
-        let client = rig.open(10_000);
+        let (client, other) = (rig.open(10_000), rig.open(10));
         assert_eq!(threads(&rig), 0);
+        let plugs = [0, 1, 2].map(|n| plug_at(&other, &key(n)));
+        assert_eq!(rig.started(), 3);
         for tag in 0..2000 {
             client.submit(tag, &[key(tag % 100)], || {});
         }
+        drop(plugs);
         client.tags(2000);
-        assert_eq!(rig.started(), 3);
-        assert!(threads(&rig) <= 3);
+        assert_eq!((rig.started(), threads(&rig)), (3, 3));
     });
 }
 
@@ -188,7 +190,9 @@ impl Feed for Eager {
     fn more(&self) {
         let ticket = self.ticket.get().unwrap();
         while ticket.wants_more() {
-            let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+            let left = self
+                .left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
             if left.is_err() {
                 return;
             }
@@ -207,11 +211,13 @@ fn a_feed_can_submit_in_the_thread_that_calls_it() {
             left: AtomicUsize::new(2000),
             job: Box::new(factory),
         });
-        let ticket = rig.scheduler.open(Arc::clone(&feed) as _, super::some(usize::MAX));
+        let ticket = rig
+            .scheduler
+            .open(Arc::clone(&feed) as _, super::some(usize::MAX));
         let ticket = Arc::new(ticket);
         assert!(feed.ticket.set(Arc::clone(&ticket)).is_ok());
         feed.more();
-        (0..2000).for_each(|_| drop(client.outcome()));
+        assert!((0..2000).all(|_| client.outcome() == (0, Fate::Ran)));
         ticket.cancel();
     });
 }
