@@ -142,8 +142,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(url) = &self.0.url {
-            write!(f, "{url}: ")?;
+        match &self.0.url {
+            // It may be anything, or nothing.
+            Some(url) if self.kind() == ErrorKind::InvalidUrl => write!(f, "{url:?}: ")?,
+            Some(url) => write!(f, "{url}: ")?,
+            None => {}
         }
         write!(f, "{}", self.0.fault)
     }

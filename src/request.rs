@@ -143,7 +143,7 @@ impl Request {
     pub(crate) fn bad_input(&self) -> String {
         match &self.url {
             Ok(url) => redacted(url),
-            Err(bad) => format!("{:?}", bad.input),
+            Err(bad) => bad.input.clone(),
         }
     }
 

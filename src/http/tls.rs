@@ -27,7 +27,7 @@ pub(super) fn config(extra_roots_pem: &[Vec<u8>]) -> Result<Arc<ClientConfig>, F
 }
 
 fn add_roots(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), Fault> {
-    let unusable = "a root certificate cannot be used; PEM is expected";
+    let unusable = "a root certificate cannot be used";
     let mut found = false;
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate =
@@ -40,7 +40,8 @@ fn add_roots(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), Fault> {
     if found {
         Ok(())
     } else {
-        Err(Fault::new(ErrorKind::Tls, unusable))
+        let nothing = "there is no certificate in what was given as roots; PEM is expected";
+        Err(Fault::new(ErrorKind::Tls, nothing))
     }
 }
 

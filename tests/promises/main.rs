@@ -11,6 +11,7 @@ mod permit;
 mod save;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;
 
 use std::num::NonZeroUsize;
 

@@ -1,0 +1,44 @@
+//! ureq as it is, one agent, on a fixed pool of threads with one queue and no limit of a host.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use crate::load::{Load, Tally};
+
+pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
+    let mut config = Agent::config_builder()
+        .max_idle_connections(4096)
+        .max_idle_connections_per_host(load.workers);
+    if load.tls {
+        let root = Certificate::from_pem(&load.ca_pem()).expect("a certificate");
+        let roots = RootCerts::new_with_certs(&[root]);
+        config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
+    }
+    let agent = config.build().new_agent();
+    let queue = Arc::new(Mutex::new(load.targets()));
+    let threads = (0..load.connections()).map(|_| {
+        let (load, tally) = (Arc::clone(load), Arc::clone(tally));
+        let (queue, agent) = (Arc::clone(&queue), agent.clone());
+        thread::spawn(move || {
+            loop {
+                let Some(target) = queue.lock().expect("a queue").next() else {
+                    return;
+                };
+                let mut response = agent.get(&target.url).call().expect("a response");
+                let body = response.body_mut();
+                let bytes = if load.is_big() {
+                    super::count(body.as_reader()).expect("a body")
+                } else {
+                    body.read_to_vec().expect("a body").len() as u64
+                };
+                tally.done(target.host == load.hosts, bytes);
+            }
+        })
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().expect("a thread");
+    }
+}

@@ -1,0 +1,326 @@
+//! What the scheduler costs a job: it should not depend on how many hosts or jobs there are.
+//!
+//! `cargo bench --bench schedule` shows wall-clock times, as divan measures them;
+//! `cargo bench --bench schedule -- --cpu` the time on the processors, of all threads, which
+//! a busy machine does not blur (Linux only).
+
+use std::collections::{HashMap, VecDeque};
+use std::hint::black_box;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use divan::Bencher;
+
+/// The scheduler with its threads, which knows nothing of the rest of the crate.
+#[allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
+#[path = "../src/schedule/mod.rs"]
+mod schedule;
+
+/// Its state alone, which `schedule` shows nobody.
+#[allow(dead_code, unreachable_pub, missing_docs)]
+mod alone {
+    #[path = "../../src/schedule/budget.rs"]
+    pub(super) mod budget;
+    #[path = "../../src/schedule/clock.rs"]
+    mod clock;
+    #[path = "../../src/schedule/key.rs"]
+    pub(super) mod key;
+    #[path = "../../src/schedule/lane.rs"]
+    pub(super) mod lane;
+    #[path = "../../src/schedule/slab.rs"]
+    mod slab;
+    #[path = "../../src/schedule/state.rs"]
+    mod state;
+
+    use std::collections::{HashMap, VecDeque};
+    use std::sync::Arc;
+
+    use super::{Shape, some};
+    use key::Key;
+    use lane::Priority;
+    use state::{Assignment, BatchId, Limits, State};
+
+    // What `state` asks of its surroundings.
+
+    pub(super) trait Work: Sized {
+        type Resident;
+        fn keys(&self) -> Keys<'_>;
+        fn priority(&self) -> Priority;
+    }
+
+    pub(super) trait Feed: Send + Sync {}
+
+    #[derive(Clone, Copy)]
+    pub(super) enum Ended {
+        Cancelled,
+    }
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Keys<'a> {
+        first: &'a Key,
+        more: &'a [Key],
+    }
+
+    impl<'a> Keys<'a> {
+        fn iter(self) -> impl Iterator<Item = &'a Key> {
+            std::iter::once(self.first).chain(self.more)
+        }
+    }
+
+    struct Job(Arc<[Key]>);
+
+    impl Work for Job {
+        type Resident = ();
+
+        fn keys(&self) -> Keys<'_> {
+            Keys {
+                first: &self.0[0],
+                more: &self.0[1..],
+            }
+        }
+
+        fn priority(&self) -> Priority {
+            Priority::Normal
+        }
+    }
+
+    struct Deaf;
+
+    impl Feed for Deaf {}
+
+    /// So many jobs wait, and as many run as there are workers and tokens.
+    pub(super) struct Steady {
+        state: State<Job>,
+        batch: BatchId,
+        hosts: Vec<Arc<[Key]>>,
+        next: usize,
+        running: VecDeque<Assignment<Job>>,
+    }
+
+    impl Steady {
+        pub(super) fn new(shape: Shape) -> Self {
+            let (limits, capacities) = (
+                Limits {
+                    workers: some(super::WORKERS),
+                    per_host: some(super::PER_HOST),
+                    idle_age: super::IDLE_AGE,
+                    idle_entries: super::IDLE_ENTRIES,
+                },
+                HashMap::from([(Key::named("proxy"), some(super::PER_PROXY))]),
+            );
+            let mut state = State::new(limits, capacities);
+            let batch = state.open(Arc::new(Deaf), some(1000));
+            let mut steady = Self {
+                state,
+                batch,
+                hosts: shape.keys(Key::named).map(Into::into).collect(),
+                next: 0,
+                running: VecDeque::new(),
+            };
+            (0..shape.waiting).for_each(|_| steady.submit());
+            (0..super::WORKERS).for_each(|_| steady.step());
+            steady
+        }
+
+        fn submit(&mut self) {
+            let host = Arc::clone(&self.hosts[self.next]);
+            self.next = (self.next + 1) % self.hosts.len();
+            self.state.submit(self.batch, Job(host));
+        }
+
+        fn finish(&mut self) {
+            let job = self.running.pop_front().expect("one runs");
+            self.state.finish(job.needs);
+            self.state.read(job.batch);
+        }
+
+        /// One comes, one ends, one starts.
+        pub(super) fn step(&mut self) {
+            self.submit();
+            if self.running.len() == super::WORKERS {
+                self.finish();
+            }
+            let picked = loop {
+                match self.state.pick() {
+                    Some(picked) => break picked,
+                    None => self.finish(),
+                }
+            };
+            self.running.push_back(picked);
+        }
+    }
+}
+
+const WORKERS: usize = 32;
+const PER_HOST: usize = 6;
+/// Less than there are workers, so that nearly all jobs wait in its line.
+const PER_PROXY: usize = 16;
+const IDLE_AGE: Duration = Duration::from_secs(60);
+const IDLE_ENTRIES: usize = 1000;
+
+fn some(n: usize) -> NonZeroUsize {
+    NonZeroUsize::new(n).expect("not zero")
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    hosts: usize,
+    waiting: usize,
+    /// All jobs need a token of it, too.
+    by_proxy: bool,
+}
+
+impl Shape {
+    fn all() -> impl Iterator<Item = Self> {
+        [false, true].into_iter().flat_map(|by_proxy| {
+            [10, 1_000, 100_000].into_iter().flat_map(move |hosts| {
+                [10, 1_000, 1_000_000].into_iter().map(move |waiting| Self {
+                    hosts,
+                    waiting,
+                    by_proxy,
+                })
+            })
+        })
+    }
+
+    fn keys<K>(self, named: fn(&str) -> K) -> impl Iterator<Item = Vec<K>> {
+        (0..self.hosts).map(move |n| {
+            let host = named(&format!("host-{n}.example:443"));
+            let proxy = self.by_proxy.then(|| named("proxy"));
+            std::iter::once(host).chain(proxy).collect()
+        })
+    }
+}
+
+struct Job {
+    keys: Arc<[schedule::Key]>,
+    done: crossbeam_channel::Sender<()>,
+}
+
+impl schedule::Work for Job {
+    type Resident = ();
+
+    fn keys(&self) -> schedule::Keys<'_> {
+        schedule::Keys {
+            first: &self.keys[0],
+            more: &self.keys[1..],
+        }
+    }
+
+    fn priority(&self) -> schedule::Priority {
+        schedule::Priority::Normal
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn run(self, turn: &mut schedule::Turn<'_, Self>) {
+        turn.finish();
+        let _ = self.done.send(());
+    }
+
+    fn end(self, _: schedule::Ended) {}
+}
+
+struct Deaf;
+
+impl schedule::Feed for Deaf {
+    fn more(&self) {}
+}
+
+/// So many jobs wait. The workers stop when enough outcomes are unread, and go on as they are
+/// read.
+struct Threads {
+    ticket: schedule::Ticket<Job>,
+    done: crossbeam_channel::Sender<()>,
+    outcomes: crossbeam_channel::Receiver<()>,
+    hosts: Vec<Arc<[schedule::Key]>>,
+    next: usize,
+    _scheduler: schedule::Scheduler<Job>,
+}
+
+impl Threads {
+    fn new(shape: Shape) -> Self {
+        let limits = schedule::Limits {
+            workers: some(WORKERS),
+            per_host: some(PER_HOST),
+            idle_age: IDLE_AGE,
+            idle_entries: IDLE_ENTRIES,
+        };
+        let capacities = HashMap::from([(schedule::Key::named("proxy"), some(PER_PROXY))]);
+        let scheduler = schedule::Scheduler::new(limits, capacities);
+        let (done, outcomes) = crossbeam_channel::unbounded();
+        let mut threads = Self {
+            ticket: scheduler.open(Arc::new(Deaf), some(2 * WORKERS)),
+            done,
+            outcomes,
+            hosts: shape.keys(schedule::Key::named).map(Into::into).collect(),
+            next: 0,
+            _scheduler: scheduler,
+        };
+        (0..shape.waiting).for_each(|_| threads.submit());
+        threads
+    }
+
+    fn submit(&mut self) {
+        let keys = Arc::clone(&self.hosts[self.next]);
+        self.next = (self.next + 1) % self.hosts.len();
+        let done = self.done.clone();
+        self.ticket.submit(Job { keys, done });
+    }
+
+    fn step(&mut self) {
+        self.submit();
+        self.outcomes.recv().expect("one of those that wait");
+        self.ticket.read();
+    }
+}
+
+#[divan::bench(args = Shape::all(), sample_size = 1000)]
+fn state(bencher: Bencher<'_, '_>, shape: Shape) {
+    let mut steady = alone::Steady::new(shape);
+    bencher.bench_local(|| steady.step());
+}
+
+#[divan::bench(args = Shape::all(), sample_size = 1000)]
+fn threads(bencher: Bencher<'_, '_>, shape: Shape) {
+    let mut threads = Threads::new(shape);
+    bencher.bench_local(|| threads.step());
+}
+
+/// Nanoseconds that this process has had a processor, by the kernel's account of its threads.
+fn on_cpu() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let times = tasks.flatten().map(|task| {
+        let times = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        let first = times.split(' ').next().and_then(|time| time.parse().ok());
+        first.unwrap_or(0)
+    });
+    times.sum()
+}
+
+fn cpu_per_job(mut step: impl FnMut()) -> u64 {
+    const JOBS: u64 = 200_000;
+    (0..JOBS / 10).for_each(|_| step());
+    let before = on_cpu();
+    (0..JOBS).for_each(|_| step());
+    (on_cpu() - before) / JOBS
+}
+
+fn main() {
+    if !std::env::args().any(|argument| argument == "--cpu") {
+        return divan::main();
+    }
+    println!("   hosts   waiting  proxy  state ns/job  threads ns/job");
+    for shape in Shape::all() {
+        let Shape { hosts, waiting, by_proxy } = shape;
+        let mut steady = black_box(alone::Steady::new(shape));
+        let state = cpu_per_job(|| steady.step());
+        drop(steady);
+        let mut running = Threads::new(shape);
+        let threads = cpu_per_job(|| running.step());
+        println!("{hosts:8} {waiting:9} {by_proxy:>6} {state:13} {threads:15}");
+    }
+}
