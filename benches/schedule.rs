@@ -19,18 +19,13 @@ mod schedule;
 
 /// Its state alone, which `schedule` shows nobody.
 #[allow(dead_code, unreachable_pub, missing_docs)]
+#[path = "../src/schedule"]
 mod alone {
-    #[path = "../../src/schedule/budget.rs"]
-    pub(super) mod budget;
-    #[path = "../../src/schedule/clock.rs"]
+    mod budget;
     mod clock;
-    #[path = "../../src/schedule/key.rs"]
-    pub(super) mod key;
-    #[path = "../../src/schedule/lane.rs"]
-    pub(super) mod lane;
-    #[path = "../../src/schedule/slab.rs"]
+    mod key;
+    mod lane;
     mod slab;
-    #[path = "../../src/schedule/state.rs"]
     mod state;
 
     use std::collections::{HashMap, VecDeque};
@@ -315,7 +310,11 @@ fn main() {
     }
     println!("   hosts   waiting  proxy  state ns/job  threads ns/job");
     for shape in Shape::all() {
-        let Shape { hosts, waiting, by_proxy } = shape;
+        let Shape {
+            hosts,
+            waiting,
+            by_proxy,
+        } = shape;
         let mut steady = black_box(alone::Steady::new(shape));
         let state = cpu_per_job(|| steady.step());
         drop(steady);

@@ -94,10 +94,13 @@ impl<S: Sink> Course for Shared<S> {
         drop(body);
         report.timings.body += start.elapsed();
         turn.finish();
-        let part = part.unwrap_or_else(|panic| Err(panicked(&*panic)));
+        let part = part.unwrap_or_else(|panic| Err(panicked(panic)));
         let index = report.index;
         let item = match part {
-            Ok(part) => Ok(S::item(part, head, report)),
+            // What the item has no place for is dropped in there: a tag of the caller's, which
+            // may panic.
+            Ok(part) => catch_unwind(AssertUnwindSafe(|| S::item(part, head, report)))
+                .map_err(|panic| Error::bare(panicked(panic), None)),
             Err(fault) => Err(Error::new(fault, report)),
         };
         self.deliver(index, true, item);

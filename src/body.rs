@@ -17,6 +17,10 @@ use crate::outcome::{Head, Report};
 /// allowed, or if the job is cancelled; give the error on with `?`, and the outcome will be of
 /// the right [`ErrorKind`]. `Ok(0)` is the end of a body that is whole as far as its framing
 /// can tell.
+///
+/// A closure that does not read to the end is not told whether the body was whole. What is left
+/// is read where it is little, so that the connection can be used again; otherwise the
+/// connection is closed.
 pub struct Body<'a> {
     head: &'a Head,
     report: &'a Report,
@@ -41,10 +45,10 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The URL that answered, after redirects.
+    /// The URL that answered, after redirects, without user name and password.
     #[must_use]
     pub fn url(&self) -> &'a Url {
-        self.report.current_url().expect("a URL that was fetched")
+        self.head.url(self.report)
     }
 
     /// The response's status.

@@ -22,6 +22,8 @@ use crate::schedule::{Denied, Key, Keys, Limits, Permit, Scheduler};
 use crate::sink::{Closure, Files, Memory, Pushing};
 
 const DEFAULT_WORKERS: usize = 32;
+/// No system runs more threads, and what each needs is allocated when the downloader is built.
+const MOST_WORKERS: usize = 65_536;
 /// As browsers do over HTTP/1.1.
 const DEFAULT_PER_HOST: usize = 6;
 const DEFAULT_WINDOW: usize = 4096;
@@ -102,7 +104,9 @@ impl Downloader {
     /// Fetches URLs into memory.
     ///
     /// Takes anything that yields what turns into a [`Request`], borrowed and lazy iterators
-    /// too: it is read as the outcomes are asked for, on the thread that asks.
+    /// too: it is read as the outcomes are asked for, on the thread that asks. While that waits
+    /// for the next line of an input that trickles in, outcomes wait as well: feed such input
+    /// into [`open`](Self::open), from a thread of its own.
     ///
     /// ```
     /// use fetchpool::Downloader;
@@ -126,9 +130,10 @@ impl Downloader {
 
     /// Fetches URLs into files below a directory, which is made if it is not there.
     ///
-    /// A file is named by the last segment of its URL, made safe for all systems. It appears
-    /// under that name when it is whole, not before; a file that stands there is never
-    /// replaced: the new one is called `name (1).ext`.
+    /// A file is named by the last segment of the path of its final URL (after redirects, without
+    /// the query), made safe for all systems; `index.html` where that is empty. It appears under
+    /// that name when it is whole, not before; a file that stands there is never replaced: the
+    /// new one is called `name (1).ext`.
     pub fn save_all<I>(
         &self,
         requests: I,
@@ -138,10 +143,7 @@ impl Downloader {
         I: IntoIterator,
         I::Item: Into<Request>,
     {
-        let sink = Files {
-            directory: directory.into(),
-            limit: self.inner.max_file,
-        };
+        let sink = Files::new(directory.into(), self.inner.max_file);
         Batch::new(requests.into_iter(), batch::open(self, Arc::new(sink)))
     }
 
@@ -201,7 +203,7 @@ impl Downloader {
     /// });
     /// jobs.push("https://example.com/list");
     /// drop(jobs);
-    /// println!("{} pages", pages.count());
+    /// println!("{} pages", pages.flatten().count());
     /// ```
     pub fn open_with<T, F>(&self, closure: F) -> (Jobs, Outcomes<T>)
     where
@@ -363,24 +365,32 @@ impl Builder {
     }
 
     /// How many threads there are at most, and so how many requests at once over all hosts. The
-    /// default is 32; 0 means the default.
+    /// default is 32; 0 means the default, and more than 65,536 means that many.
     pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = if workers == 0 {
-            DEFAULT_WORKERS
-        } else {
-            workers
+        self.workers = match workers {
+            0 => DEFAULT_WORKERS,
+            workers => workers.min(MOST_WORKERS),
         };
         self
     }
 
     /// How many requests at once to a host. The default is 6, as in browsers.
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    ///
+    /// let two = NonZeroUsize::new(2).unwrap();
+    /// let downloader = fetchpool::Downloader::builder().per_host(two).build()?;
+    /// # Ok::<(), fetchpool::Error>(())
+    /// ```
     pub fn per_host(mut self, capacity: NonZeroUsize) -> Self {
         self.per_host = capacity;
         self
     }
 
-    /// The capacity of one budget: a host's, other than the usual, or one of the caller's own,
-    /// which else has that of a host.
+    /// The capacity of one budget, other than the usual: of a host ([`Key::host`]), or of one of
+    /// the caller's own ([`Key::named`], [`Request::budget`]). What is not set here is that of
+    /// [`per_host`](Self::per_host).
     pub fn limit(mut self, key: Key, capacity: NonZeroUsize) -> Self {
         self.limits.insert(key, capacity);
         self
@@ -393,8 +403,9 @@ impl Builder {
         self
     }
 
-    /// The same while workers idle, so that a list sorted by host finds the next host. The
-    /// default is 100,000.
+    /// How many requests are read ahead, instead of [`window`](Self::window), as long as some
+    /// worker has nothing to do: so a list sorted by host finds the next host. The default is
+    /// 100,000.
     pub fn window_when_idle(mut self, requests: NonZeroUsize) -> Self {
         self.window_when_idle = requests;
         self
@@ -440,7 +451,7 @@ impl Builder {
     }
 
     /// A header that every request has. One of a request's own takes the place of all of the
-    /// same name.
+    /// same name; see [`Request::header`] for those that are left out.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
         self

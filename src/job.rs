@@ -1,5 +1,6 @@
 //! A job: one request's way through its hops, to its sink.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -99,11 +100,12 @@ impl Job {
             }
         }
         let status = response.head.status;
-        if is_unasked(status, sent) {
-            let detail = format!("the server answered {status} to a request for the whole");
+        if status == StatusCode::SWITCHING_PROTOCOLS || is_unasked(status, sent) {
+            let detail = format!("the server answered {status}, which nobody asked for");
             return Err(Fault::new(ErrorKind::Protocol, detail));
         }
-        let is_error = status.is_client_error() || status.is_server_error();
+        // Also those beyond 599, which are of no class (RFC 9110, section 15).
+        let is_error = status.as_u16() >= 400;
         if is_error && self.course.status_is_error() {
             response.body.drain();
             return Err(Fault::status(status));
@@ -149,7 +151,7 @@ impl Work for Job {
         // The connector and the resolver may be the caller's one day; a panic of ours must not
         // lose the job either.
         let hop = catch_unwind(AssertUnwindSafe(|| self.hop(turn)));
-        let hop = hop.unwrap_or_else(|panic| Err(panicked(&*panic)));
+        let hop = hop.unwrap_or_else(|panic| Err(panicked(panic)));
         match hop {
             Ok(Hop::Response(response)) => self.course.clone().finish(turn, response, self.report),
             Ok(Hop::Redirect(target)) => {
@@ -179,13 +181,19 @@ impl Work for Job {
 }
 
 /// What somebody's code said as it panicked.
-pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Fault {
+pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> Fault {
     let said = payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("of an unknown type");
-    Fault::new(ErrorKind::Panicked, format!("the closure panicked: {said}"))
+        .unwrap_or("something that is not text");
+    let fault = Fault::new(ErrorKind::Panicked, format!("a panic said: {said}"));
+    // The payload is somebody's as well, and may panic as it goes. What that says is kept from
+    // going at all.
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(another);
+    }
+    fault
 }
 
 /// A request's keys, for those who want its tokens but not its response.

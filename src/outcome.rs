@@ -46,6 +46,8 @@ impl Report {
     }
 
     /// The targets of the redirects that were followed, in order; the last is the final URL.
+    ///
+    /// As the servers gave them: with user name and password, if they have any.
     #[must_use]
     pub fn redirects(&self) -> &[Url] {
         &self.redirects
@@ -141,10 +143,19 @@ impl Timings {
 /// The head of a response.
 #[derive(Debug)]
 pub(crate) struct Head {
+    /// The URL that answered, where the one that was asked has user name or password.
+    pub(crate) bare_url: Option<Box<Url>>,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     /// The response's framing told how long the body is.
     pub(crate) length_known: bool,
+}
+
+impl Head {
+    pub(crate) fn url<'a>(&'a self, report: &'a Report) -> &'a Url {
+        let bare = self.bare_url.as_deref().or_else(|| report.current_url());
+        bare.expect("a URL that was fetched")
+    }
 }
 
 /// A response with its body in memory.
@@ -199,13 +210,10 @@ impl Saved {
 macro_rules! what_every_response_tells {
     ($type:ty) => {
         impl $type {
-            /// The URL that answered, after redirects.
-            ///
-            /// It has the user name and password that were given; do not print it where others
-            /// read.
+            /// The URL that answered, after redirects, without user name and password.
             #[must_use]
             pub fn url(&self) -> &Url {
-                self.report.current_url().expect("a URL that was fetched")
+                self.head.url(&self.report)
             }
 
             /// The response's status.

@@ -70,7 +70,11 @@ impl Request {
     }
 
     /// Adds a header. Where the downloader sets one of the same name on every request, this
-    /// one takes its place.
+    /// one takes its place. An `Authorization` takes the place of the URL's user name and
+    /// password.
+    ///
+    /// Those that announce a request's body (`Content-Length`, `Transfer-Encoding`, `Expect`)
+    /// are left out, as there is none.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.extras().headers.append(name, value);
@@ -208,17 +212,19 @@ impl From<&Self> for Request {
 fn checked(url: Url) -> Result<Url, &'static str> {
     match url.scheme() {
         "http" | "https" => Ok(url),
+        // `localhost:8080/x` and `example.com:443` parse, with the host as the scheme.
+        _ if url.cannot_be_a_base() => Err(NOT_ABSOLUTE),
         _ => Err("only http and https URLs can be fetched"),
     }
 }
+
+const NOT_ABSOLUTE: &str = "not an absolute URL; it should start with https:// or http://";
 
 fn why(input: &str, error: url::ParseError) -> &'static str {
     use url::ParseError as E;
     match error {
         _ if input.is_empty() => "the URL is empty",
-        E::RelativeUrlWithoutBase => {
-            "not an absolute URL; it should start with https:// or http://"
-        }
+        E::RelativeUrlWithoutBase => NOT_ABSOLUTE,
         E::EmptyHost => "the URL has no host",
         E::InvalidPort => "the URL's port is not a number up to 65535",
         E::IdnaError => "the URL's host is not a valid domain name",
@@ -229,29 +235,43 @@ fn why(input: &str, error: url::ParseError) -> &'static str {
     }
 }
 
-/// The URL without user name and password: for errors, logs and people.
-pub(crate) fn redacted(url: &Url) -> String {
+/// The URL without user name and password, if it has any.
+pub(crate) fn without_credentials(url: &Url) -> Option<Url> {
     if url.username().is_empty() && url.password().is_none() {
-        return url.as_str().to_owned();
+        return None;
     }
-    let mut url = url.clone();
+    let mut bare = url.clone();
     // Fails for URLs without a host only, which have no user information.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.into()
+    let _ = bare.set_username("");
+    let _ = bare.set_password(None);
+    Some(bare)
 }
 
-/// The same for what is no URL: whatever stands before an `@` could have been meant for one.
+/// The URL without user name and password: for errors, logs and people.
+pub(crate) fn redacted(url: &Url) -> String {
+    without_credentials(url).map_or_else(|| url.as_str().to_owned(), Into::into)
+}
+
+/// The same for what is no URL: whatever stands before an `@` could be meant for a password, in
+/// which people leave `/`, `?` and `#` as they are.
 fn without_userinfo(input: &str) -> String {
-    let start = input.find("//").map_or(0, |slashes| slashes + 2);
-    let end = input[start..]
-        .find(['/', '?', '#'])
-        .map_or(input.len(), |length| start + length);
-    match input[start..end].rfind('@') {
-        Some(at) => format!("{}{}", &input[..start], &input[start + at + 1..]),
+    let scheme = input.find(':').map_or("", |colon| &input[..colon]);
+    let shown = match input.rfind('@') {
+        Some(at) if scheme.chars().all(|c| c.is_ascii_alphanumeric()) => {
+            format!("{scheme}://…@{}", &input[at + 1..])
+        }
+        Some(at) => format!("…@{}", &input[at + 1..]),
         None => input.to_owned(),
+    };
+    match shown.char_indices().nth(LONGEST_SHOWN) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
     }
 }
+
+/// How many characters of a bad URL are shown: a file given in the place of a list of URLs may
+/// be one long line.
+const LONGEST_SHOWN: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -285,7 +305,11 @@ mod tests {
             ("http://", "no host"),
             ("http://h:99999/", "port"),
             ("http://u:secret@[::zz]/", "IPv6"),
-            ("u:secret@h", "only http"),
+            ("http://u:sec/secret@h:99999/", "port"),
+            ("http:/u:secret@[zz]/", "IPv6"),
+            ("u:sec/secret@h", "https://"),
+            ("localhost:8080/x", "https://"),
+            ("u:secret@h", "https://"),
             ("http://a b/", "character"),
         ] {
             let request = Request::new(written);

@@ -12,13 +12,14 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, USER_AGENT};
+use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use ureq::config::Config;
 use url::Url;
 
 use crate::error::{ErrorKind, Fault};
 use crate::outcome::{Head, Timings};
+use crate::request::without_credentials;
 use crate::schedule::Post;
 
 /// The connections to one host. Dropping it closes those that idle.
@@ -56,6 +57,12 @@ pub(crate) struct Reader {
     ended: bool,
 }
 
+/// As good as none, and no clock overflows.
+const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// It has to fit into the output buffer, together with the rest of its line.
+const LONGEST_URL: usize = 60 * 1024;
+
 /// What remains of a body that nobody reads is read to its end if it is no more than this, so
 /// that the connection can be used again; otherwise a new connection is cheaper.
 const DRAIN: usize = 64 * 1024;
@@ -85,9 +92,9 @@ impl Client {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
-            .timeout_connect(Some(connect_timeout))
-            .timeout_per_read(Some(idle_timeout))
-            .timeout_per_write(Some(idle_timeout))
+            .timeout_connect(Some(connect_timeout.min(LONGEST_TIME)))
+            .timeout_per_read(Some(idle_timeout.min(LONGEST_TIME)))
+            .timeout_per_write(Some(idle_timeout.min(LONGEST_TIME)))
             .max_response_header_size(transport::MAX_HEADER)
             .max_idle_connections(idle_connections)
             .max_idle_connections_per_host(idle_connections)
@@ -120,73 +127,88 @@ impl Client {
         post: &Arc<Post>,
         timings: &mut Timings,
     ) -> Result<Response, Fault> {
-        let uri: Uri = url.as_str().parse().map_err(|error| {
-            let doing = "the URL cannot be put into a request";
-            Fault::with_source(ErrorKind::InvalidUrl, doing, error)
-        })?;
-        let (response, stale) = self.exchange(host, &uri, headers, post, timings, false);
-        if stale {
+        let bare = without_credentials(url);
+        let uri = uri_of(bare.as_ref().unwrap_or(url))?;
+        let request = || {
+            let mut request = self.request(uri.clone(), headers);
+            redirect::add_credentials(request.headers_mut(), url);
+            request
+        };
+        let (response, stale) = exchange(host, request(), post, timings, false);
+        let mut response = if stale {
             // The server closed an idle connection in the moment in which we used it (RFC
             // 9112, section 9.3.1). It has not seen the request, so this is no second attempt.
-            return self.exchange(host, &uri, headers, post, timings, true).0;
-        }
-        response
+            exchange(host, request(), post, timings, true).0
+        } else {
+            response
+        }?;
+        response.head.bare_url = bare.map(Box::new);
+        Ok(response)
     }
 
-    /// Also whether it failed only because a reused connection was no longer there.
-    fn exchange(
-        &self,
-        host: &Host,
-        uri: &Uri,
-        headers: &HeaderMap,
-        post: &Arc<Post>,
-        timings: &mut Timings,
-        fresh: bool,
-    ) -> (Result<Response, Fault>, bool) {
+    /// The request's own headers take the place of ours of the same name.
+    fn request(&self, uri: Uri, headers: &HeaderMap) -> http::Request<()> {
         let mut request = http::Request::new(());
         *request.method_mut() = Method::GET;
-        *request.uri_mut() = uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        replace_all(request.headers_mut(), headers);
-
-        wire::begin(post, fresh);
-        let result = host.run(request);
-        let wire = wire::end_of_header();
-        timings.resolve += wire.resolve;
-        timings.connect += wire.connect;
-        timings.tls += wire.tls;
-        if let (Some(sent), Some(answered)) = (wire.sent, wire.answered) {
-            timings.first_byte += answered - sent;
+        *request.uri_mut() = uri;
+        let all = request.headers_mut();
+        *all = self.headers.clone();
+        for name in headers.keys() {
+            all.remove(name);
         }
-        let result = result.map_err(fault_of).map(Response::new);
-        let broke = matches!(&result, Err(fault) if fault.kind == ErrorKind::Truncated);
-        (result, broke && wire.reused && wire.answered.is_none())
+        for (name, value) in headers {
+            all.append(name, value.clone());
+        }
+        for name in [CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT] {
+            all.remove(name);
+        }
+        request
     }
 }
 
-/// Headers of the request take the place of the downloader's of the same name.
-fn replace_all(into: &mut HeaderMap, from: &HeaderMap) {
-    for name in from.keys() {
-        into.remove(name);
+/// One request on the wire. Also whether it failed only because a reused connection was no
+/// longer there. `fresh`: on a new connection.
+fn exchange(
+    host: &Host,
+    request: http::Request<()>,
+    post: &Arc<Post>,
+    timings: &mut Timings,
+    fresh: bool,
+) -> (Result<Response, Fault>, bool) {
+    wire::begin(post, fresh);
+    let result = host.run(request);
+    let wire = wire::end_of_header();
+    timings.resolve += wire.resolve;
+    timings.connect += wire.connect;
+    timings.tls += wire.tls;
+    if let (Some(sent), Some(answered)) = (wire.sent, wire.answered) {
+        timings.first_byte += answered - sent;
     }
-    for (name, value) in from {
-        into.append(name, value.clone());
+    let result = result.map_err(fault_of).and_then(Response::new);
+    let broke = matches!(&result, Err(fault) if fault.kind == ErrorKind::Truncated);
+    (result, broke && wire.reused && wire.answered.is_none())
+}
+
+/// User name and password go into a header. In ureq's pool they would make connections of one
+/// host differ.
+fn uri_of(bare: &Url) -> Result<Uri, Fault> {
+    if bare.as_str().len() > LONGEST_URL {
+        let detail = format!("the URL is longer than {LONGEST_URL} bytes");
+        return Err(Fault::new(ErrorKind::InvalidUrl, detail));
     }
+    bare.as_str().parse().map_err(|error| {
+        let doing = "the URL cannot be put into a request";
+        Fault::with_source(ErrorKind::InvalidUrl, doing, error)
+    })
 }
 
 impl Response {
-    fn new(response: http::Response<ureq::Body>) -> Self {
+    fn new(response: http::Response<ureq::Body>) -> Result<Self, Fault> {
         let (parts, body) = response.into_parts();
-        // RFC 9112, section 6.3: without either the connection's end is the body's. (ureq
-        // removes the length where it decodes the body.)
-        let length_known = parts.headers.contains_key(CONTENT_LENGTH)
-            || parts.headers.contains_key(TRANSFER_ENCODING)
-            || matches!(
-                parts.status,
-                StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-            );
-        Self {
+        let length_known = is_length_known(&parts)?;
+        Ok(Self {
             head: Head {
+                bare_url: None,
                 status: parts.status,
                 headers: parts.headers,
                 length_known,
@@ -195,23 +217,50 @@ impl Response {
                 body: body.into_reader(),
                 ended: false,
             },
-        }
+        })
     }
+}
+
+/// Whether the body's end is marked by more than the connection's (RFC 9112, section 6.3).
+fn is_length_known(parts: &http::response::Parts) -> Result<bool, Fault> {
+    let Some(coding) = parts.headers.get(TRANSFER_ENCODING) else {
+        // ureq removes the length where it decodes the body.
+        return Ok(parts.headers.contains_key(CONTENT_LENGTH)
+            || matches!(
+                parts.status,
+                StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+            ));
+    };
+    let coding = coding.to_str().unwrap_or_default().trim();
+    if coding.eq_ignore_ascii_case("identity") {
+        return Ok(false);
+    }
+    // Another coding was not asked for and would be taken for the body; and what an HTTP/1.0
+    // server means by one nobody knows (RFC 9112, section 6.1).
+    if !coding.eq_ignore_ascii_case("chunked") || parts.version < http::Version::HTTP_11 {
+        let detail = format!("the transfer coding {coding:?} is not understood");
+        return Err(Fault::new(ErrorKind::Protocol, detail));
+    }
+    Ok(true)
 }
 
 impl Reader {
     /// Reads what is left, if that is little, so that the connection can be used again.
     pub(crate) fn drain(&mut self) {
-        let begun = Instant::now();
+        if self.ended {
+            return;
+        }
+        wire::note(|wire| wire.until = Some(Instant::now() + DRAIN_TIME));
         let mut drained = 0;
         let mut piece = [0; 4096];
-        while !self.ended && drained < DRAIN && begun.elapsed() < DRAIN_TIME {
+        while !self.ended && drained < DRAIN {
             match self.read(&mut piece) {
                 Ok(amount) => drained += amount,
                 // The connection is closed then, which is what would be done otherwise.
-                Err(_) => return,
+                Err(_) => break,
             }
         }
+        wire::note(|wire| wire.until = None);
     }
 }
 
@@ -220,6 +269,7 @@ impl Read for Reader {
         if buffer.is_empty() {
             return Ok(0);
         }
+        wire::note(|wire| wire.fruitless = 0);
         let amount = self
             .body
             .read(buffer)

@@ -1,7 +1,9 @@
 //! Where a redirect leads.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use http::header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderValue, StatusCode};
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::{ErrorKind, Fault};
@@ -69,6 +71,24 @@ fn text(location: &HeaderValue) -> String {
         Ok(text) => text.to_owned(),
         Err(_) => bytes.iter().copied().map(char::from).collect(),
     }
+}
+
+/// Adds an `Authorization` from the URL's user name and password, if it has those and the
+/// headers have none (RFC 7617, section 2).
+pub(super) fn add_credentials(headers: &mut HeaderMap, url: &Url) {
+    let none = url.username().is_empty() && url.password().is_none();
+    if none || headers.contains_key(AUTHORIZATION) {
+        return;
+    }
+    let decoded = |part: &str| percent_decode_str(part).collect::<Vec<u8>>();
+    let pair = [
+        decoded(url.username()),
+        decoded(url.password().unwrap_or_default()),
+    ];
+    let basic = format!("Basic {}", BASE64_STANDARD.encode(pair.join(&b':')));
+    let mut value = HeaderValue::try_from(basic).expect("base64 is visible ASCII");
+    value.set_sensitive(true);
+    headers.insert(AUTHORIZATION, value);
 }
 
 /// What was meant for one server is not shown to another: kept only where scheme, host and

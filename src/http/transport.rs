@@ -20,8 +20,11 @@ use crate::error::{ErrorKind, Fault};
 /// has to be as large.
 pub(super) const MAX_HEADER: usize = 64 * 1024;
 const INPUT_BUFFER: usize = MAX_HEADER;
-/// Requests are small; a larger one goes out in pieces.
-const OUTPUT_BUFFER: usize = 8 * 1024;
+/// Each line of a request has to fit. Memory that is not written to costs nothing.
+const OUTPUT_BUFFER: usize = 64 * 1024;
+/// How many bytes may come without one of a final response's header or a body among them. One
+/// read can bring more than the end of a header.
+const MAX_FRUITLESS: usize = 4 * INPUT_BUFFER;
 
 /// Makes connections for the agents of all hosts, with one TLS configuration: so a session
 /// that one of them began is resumed by the others.
@@ -146,8 +149,16 @@ impl Connection {
     }
 
     fn read(&mut self, timeout: NextTimeout) -> io::Result<usize> {
-        self.line
-            .limit_reads(timeout.for_read().not_zero().map(|limit| *limit))?;
+        let limit = timeout.for_read().not_zero().map(|limit| *limit);
+        let left = wire::note(|wire| wire.until)
+            .map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.line.limit_reads(match (limit, left) {
+            (Some(limit), Some(left)) => Some(limit.min(left)),
+            (limit, left) => limit.or(left),
+        })?;
         let input = self.buffers.input_append_buf();
         if input.is_empty() {
             // Else the zero bytes that fit would be taken for the end.
@@ -201,6 +212,9 @@ impl Transport for Connection {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.begin();
+        if wire::is_interrupted() {
+            return Err(into_ureq(Fault::cancelled()));
+        }
         let written = self.write(amount, timeout);
         wire::note(|wire| wire.sent = Some(Instant::now()));
         written.map_err(|error| into_ureq(self.fault_of(error, "sending the request")))
@@ -215,11 +229,19 @@ impl Transport for Connection {
             // by that would pass for whole.
             return Err(into_ureq(Fault::cancelled()));
         }
-        wire::note(|wire| {
+        let fruitless = wire::note(|wire| {
             if amount > 0 && wire.answered.is_none() {
                 wire.answered = Some(Instant::now());
             }
+            wire.fruitless += amount;
+            wire.fruitless
         });
+        if fruitless > MAX_FRUITLESS {
+            return Err(into_ureq(Fault::new(
+                ErrorKind::Protocol,
+                format!("{fruitless} bytes came, and no end of the header or trailer"),
+            )));
+        }
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }

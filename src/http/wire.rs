@@ -20,6 +20,11 @@ pub(super) struct Wire {
     pub(super) answered: Option<Instant>,
     /// The connection had served an earlier request.
     pub(super) reused: bool,
+    /// Bytes that have been read since the last that were of use: a server may send interim
+    /// responses, or trailers, without end.
+    pub(super) fruitless: usize,
+    /// Reads are to end by then, whatever the idle time limit.
+    pub(super) until: Option<Instant>,
     /// Idle connections are not to be used.
     pub(super) fresh: bool,
     post: Option<Arc<Post>>,

@@ -1,9 +1,12 @@
 //! Bodies in files.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use super::{Sink, name};
 use crate::body::Body;
@@ -13,8 +16,61 @@ use crate::outcome::{Head, Report, Saved};
 /// Files below one directory. The final name appears when the body is whole, not before, and
 /// never in the place of a file that is there.
 pub(crate) struct Files {
-    pub(crate) directory: PathBuf,
-    pub(crate) limit: u64,
+    directory: PathBuf,
+    limit: u64,
+    names: Mutex<Names>,
+}
+
+/// What the workers of one batch tell each other of names. Never held during I/O.
+#[derive(Default)]
+struct Names {
+    /// Of names that were taken: the next number to try, so that the n-th file of one name does
+    /// not try all before it.
+    numbers: HashMap<String, u64>,
+    /// Being given to a file now. Where the file system cannot make sure that no two are given
+    /// one name, this does for the workers of this batch.
+    giving: HashSet<String>,
+}
+
+impl Files {
+    pub(crate) fn new(directory: PathBuf, limit: u64) -> Self {
+        Self {
+            directory,
+            limit,
+            names: Mutex::default(),
+        }
+    }
+
+    /// Gives the part its name, or that name with a number where it is taken.
+    fn publish(&self, part: &Part, name: &str) -> Result<PathBuf, Fault> {
+        // Some file systems take upper and lower case for one.
+        let key = name.to_lowercase();
+        loop {
+            let number = self.claim(&key);
+            let path = self.directory.join(name::numbered(name, number));
+            let given = part.rename_to_new(&path);
+            let mut names = self.names.lock();
+            names.giving.remove(&name::numbered(&key, number));
+            match given {
+                Ok(()) => return Ok(path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let next = names.numbers.entry(key.clone()).or_default();
+                    *next = (*next).max(number + 1);
+                }
+                Err(error) => return Err(fault(&path, error)),
+            }
+        }
+    }
+
+    /// The first number that may be free for this name, and that no other worker is trying.
+    fn claim(&self, key: &str) -> u64 {
+        let mut names = self.names.lock();
+        let mut number = names.numbers.get(key).copied().unwrap_or(0);
+        while !names.giving.insert(name::numbered(key, number)) {
+            number += 1;
+        }
+        number
+    }
 }
 
 /// How much is read and written at once.
@@ -34,7 +90,7 @@ impl Sink for Files {
         let mut part = Part::create(&self.directory, &name)?;
         part.write_all_of(&mut body)?;
         let bytes = body.taken();
-        Ok((part.publish(&self.directory, &name)?, bytes))
+        Ok((self.publish(&part, &name)?, bytes))
     }
 
     fn item((path, bytes): (PathBuf, u64), head: Head, report: Report) -> Saved {
@@ -87,19 +143,6 @@ impl Part {
                 .write_all(&piece[..amount])
                 .map_err(|error| fault(&self.path, error))?;
         }
-    }
-
-    /// Gives it its name, or that name with a number where it is taken.
-    fn publish(self, directory: &Path, name: &str) -> Result<PathBuf, Fault> {
-        for number in 0.. {
-            let path = directory.join(name::numbered(name, number));
-            match self.rename_to_new(&path) {
-                Ok(()) => return Ok(path),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(fault(&path, error)),
-            }
-        }
-        unreachable!("a number is free")
     }
 
     /// `fs::rename` would replace a file that another process has made meanwhile; making a

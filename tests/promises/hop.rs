@@ -285,3 +285,145 @@ fn errors_name_the_url_without_its_secrets() {
     assert!(!shown.contains("hunter2"), "{shown}");
     assert!(!error.url().unwrap().contains("user"));
 }
+
+#[test]
+fn a_user_and_password_are_sent_decoded_and_shown_to_nobody_else() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let url = format!("http://u%40x:p%2Fq@{}/", origin.addr());
+    let page = Downloader::new().fetch(url).unwrap();
+    // base64("u@x:p/q")
+    let sent = origin.log()[0].header("authorization").map(str::to_owned);
+    assert_eq!(sent.as_deref(), Some("Basic dUB4OnAvcQ=="));
+    assert_eq!(page.url().as_str(), origin.url("/"));
+}
+
+#[test]
+fn a_capacity_of_one_is_one_connection_whoever_asks() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let downloader = with(|b| {
+        b.per_host(crate::n(1))
+            .limit(fetchpool::Key::named("x"), crate::n(50))
+    });
+    let urls = (0..20).map(|i| format!("http://u{i}:p@{}/", origin.addr()));
+    assert_eq!(downloader.fetch_all(urls).flatten().count(), 20);
+    assert_eq!(origin.stats().connections.peak, 1);
+}
+
+#[test]
+fn headers_that_announce_a_body_are_not_sent() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let mut request = Request::new(origin.url("/"));
+    for (name, value) in [
+        ("content-length", "5"),
+        ("transfer-encoding", "chunked"),
+        ("expect", "100-continue"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        request = request.header(HeaderName::from_static(name), value);
+    }
+    Downloader::new().fetch(request).unwrap();
+    let seen = &origin.log()[0];
+    let sent =
+        ["content-length", "transfer-encoding", "expect"].map(|name| seen.header(name).is_some());
+    assert_eq!(sent, [false; 3]);
+}
+
+#[test]
+fn a_server_that_never_comes_to_the_point_is_given_up() {
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(40_000);
+    assert_eq!(
+        kind(move || Reply::raw(&interim).then_stall()),
+        Err(ErrorKind::Protocol)
+    );
+    let trailers = format!("0\r\n{}", "x: y\r\n".repeat(200_000));
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n";
+    let endless = move || Reply::raw(head).then_send(&trailers).then_stall();
+    assert!(matches!(
+        kind(endless),
+        Err(ErrorKind::Protocol | ErrorKind::Truncated)
+    ));
+}
+
+#[test]
+fn a_body_that_nobody_wants_is_not_waited_for() {
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/to" => Reply::ok("there"),
+        "/redirect" => Reply::redirect(302, "/to").declared_length(10).then_stall(),
+        _ => Reply::status(404).declared_length(10).then_stall(),
+    });
+    let begun = std::time::Instant::now();
+    let downloader = Downloader::new();
+    assert_eq!(
+        downloader.fetch(origin.url("/redirect")).unwrap().body(),
+        b"there"
+    );
+    let error = downloader.fetch(origin.url("/none")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Status);
+    let ignore = |body: fetchpool::Body<'_>| Ok(body.status());
+    let stalls = Origin::start(|_| Reply::ok("half").declared_length(10).then_stall());
+    assert_eq!(
+        downloader
+            .fetch_with([stalls.url("/")], ignore)
+            .flatten()
+            .count(),
+        1
+    );
+    // Not the idle time limit of 30 s.
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
+fn a_transfer_coding_that_is_not_chunked_is_no_proof_of_a_length() {
+    let head = |version: &str, coding: &str| {
+        format!("HTTP/{version} 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n3\r\nabc\r\n")
+    };
+    for (version, coding) in [
+        ("1.0", "chunked"),
+        ("1.1", "gzip"),
+        ("1.1", "gzip, chunked"),
+        ("1.1", "x"),
+    ] {
+        let raw = head(version, coding);
+        assert_eq!(
+            kind(move || Reply::raw(&raw).then_close()),
+            Err(ErrorKind::Protocol),
+            "{coding}"
+        );
+    }
+}
+
+#[test]
+fn statuses_beyond_the_classes_are_errors_and_so_is_a_switch_of_protocols() {
+    assert_eq!(kind(|| Reply::status(600)), Err(ErrorKind::Status));
+    assert_eq!(kind(|| Reply::status(999)), Err(ErrorKind::Status));
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
+    assert_eq!(kind(move || Reply::raw(switch)), Err(ErrorKind::Protocol));
+}
+
+#[test]
+fn long_urls_are_sent_and_endless_ones_refused() {
+    let origin = Origin::start(|incoming| Reply::ok(incoming.target().len().to_string()));
+    let downloader = Downloader::new();
+    let url = |length: usize| origin.url(&format!("/{}", "x".repeat(length - 1)));
+    assert_eq!(downloader.fetch(url(20_000)).unwrap().text(), "20000");
+    let error = downloader.fetch(url(1_000_000)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidUrl);
+}
+
+#[test]
+fn times_and_counts_without_end_are_taken() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let downloader = with(|b| {
+        b.connect_timeout(Duration::MAX)
+            .idle_timeout(Duration::MAX)
+            .workers(usize::MAX)
+            .per_host(std::num::NonZeroUsize::MAX)
+            .unread(std::num::NonZeroUsize::MAX)
+    });
+    let urls = (0..20).map(|_| origin.url("/"));
+    assert_eq!(downloader.fetch_all(urls).flatten().count(), 20);
+}

@@ -1,6 +1,6 @@
 //! The caller's code may panic: its job has an outcome, and nothing is lost.
 
-use fetchpool::{Body, ErrorKind};
+use fetchpool::{Body, ErrorKind, Request};
 
 use crate::support::{Origin, Reply};
 use crate::{n, with};
@@ -95,4 +95,34 @@ fn a_closure_that_waits_for_its_own_downloader_is_told_rather_than_left_to_hang(
     let again = url.clone();
     let fetch = move |_: Body<'_>| other.fetch(&again).map_err(std::io::Error::other);
     assert_eq!(downloader.fetch_with([&url], fetch).flatten().count(), 1);
+}
+
+/// Panics when it is dropped, once.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "bomb");
+    }
+}
+
+#[test]
+fn a_tag_or_a_panic_that_panics_when_dropped_loses_no_outcome() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let downloader = with(|b| b.workers(1).unread(n(1)));
+    let bombs = (0..3).map(|_| Request::new(origin.url("/")).tag(Bomb));
+    let outcomes: Vec<_> = downloader.fetch_with(bombs, |_| Ok(())).collect();
+    assert_eq!(outcomes.len(), 3);
+    for outcome in outcomes {
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Panicked);
+    }
+    let urls = (0..3).map(|_| origin.url("/"));
+    let explode = |_: Body<'_>| -> std::io::Result<()> { std::panic::panic_any(Bomb) };
+    assert_eq!(
+        downloader
+            .fetch_with(urls, explode)
+            .filter(Result::is_err)
+            .count(),
+        3
+    );
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use super::census::Census;
+use super::process::without_copied_sockets;
 use super::{Incoming, PATIENCE};
 
 /// A count of things that come and go.
@@ -229,9 +230,12 @@ impl Ledger {
 impl State {
     /// Those of the wanted connections that neither side has begun to close.
     fn live(&self, wanted: impl Fn(&Open) -> bool) -> Vec<&Open> {
-        let census = Census::new();
-        let there = |open: &&Open| !open.closing && wanted(open) && !census.has_left(&open.stream);
-        self.open.values().filter(there).collect()
+        without_copied_sockets(|| {
+            let census = Census::new();
+            let there =
+                |open: &&Open| !open.closing && wanted(open) && !census.has_left(&open.stream);
+            self.open.values().filter(there).collect()
+        })
     }
 
     fn end(&mut self, connection: u64) {

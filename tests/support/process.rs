@@ -1,39 +1,59 @@
 //! What this process has open and running, and how to have it to oneself.
 
 use std::env;
-use std::process::Command;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::PATIENCE;
 
 /// Set to the test's name in the process that [`alone`] starts.
 const ALONE: &str = "FETCHPOOL_TEST_ALONE";
 
+/// Held while a process is started: until its `exec` it has a copy of every socket, and those that are closed meanwhile stay
+/// open. Who counts connections waits for that.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Runs `work` at a time at which no other process has copies of this one's sockets.
+pub(super) fn without_copied_sockets<T>(work: impl FnOnce() -> T) -> T {
+    let _alone = STARTING.lock();
+    work()
+}
+
 /// Whether this test has the process to itself, as one must that counts threads or sockets: others run beside it.
 ///
 /// At first it has not: then this runs the test named (its full path in the test binary) in a process of its own, panics if
 /// it fails there, and returns `false`. So begin with `if !support::alone("its_name") { return; }`.
-///
-/// Until its `exec` a new process holds a copy of every socket, and so keeps connections open that have been closed: where
-/// one test of a file is run so, let those that assert a peak be run so too.
 #[track_caller]
 pub fn alone(test: &str) -> bool {
     if env::var(ALONE).as_deref() == Ok(test) {
         return true;
     }
     let program = env::current_exe().expect("a test knows its own program");
-    let run = Command::new(program)
-        .args([
-            test,
-            "--exact",
-            "--include-ignored",
-            "--test-threads=1",
-            "--nocapture",
-        ])
-        .env(ALONE, test)
-        .output()
-        .expect("a test can start itself again");
+    let child = without_copied_sockets(|| {
+        let mut child = Command::new(program)
+            .args([
+                test,
+                "--exact",
+                "--include-ignored",
+                "--test-threads=1",
+                "--nocapture",
+            ])
+            .env(ALONE, test)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a test can start itself again");
+        // Once it has said something it runs its own program, and has lost its copies.
+        let output = child.stdout.as_mut().expect("its output is piped");
+        let said = output.read(&mut [0]);
+        said.expect("its output can be read");
+        child
+    });
+    let run = child.wait_with_output().expect("its output can be read");
     let said = [run.stdout, run.stderr]
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .join("\n");

@@ -102,7 +102,9 @@ impl Runner<'_> {
         let strace = ["strace", "-c", "-f", "-U", "calls,name", "-o", file];
         self.sample(client, load, &strace, &[])?;
         let table = fs::read_to_string(file).map_err(|error| error.to_string())?;
-        let total = table.lines().find(|line| line.trim_end().ends_with(" total"));
+        let total = table
+            .lines()
+            .find(|line| line.trim_end().ends_with(" total"));
         let calls = total.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
         calls.ok_or_else(|| format!("strace says {table}"))
     }

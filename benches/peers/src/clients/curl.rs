@@ -9,9 +9,6 @@ use curl::multi::{Easy2Handle, Multi};
 
 use crate::load::{Load, Tally, Target};
 
-/// How many transfers of a host that is at its limit are let in besides those that run.
-const WAITING: usize = 256;
-
 struct Count {
     slow: bool,
     bytes: u64,
@@ -27,12 +24,14 @@ impl Handler for Count {
 pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
     let mut multi = Multi::new();
     multi.set_max_host_connections(load.per_host).expect("curl");
-    multi.set_max_total_connections(0).expect("curl");
-    multi.set_max_connects(load.hosts as usize + load.workers).expect("curl");
+    multi
+        .set_max_connects(load.hosts as usize + load.workers)
+        .expect("curl");
     let mut targets = load.targets();
-    // All that wait are looked at whenever one is done: no more than the list asks for.
+    // Without more than the workers there is no need for a limit on all connections, in which
+    // libcurl counts idle ones. Those of the slow host that wait for it are let in besides.
     let transfers = match load.slow {
-        Some(_) => load.workers + WAITING,
+        Some((_, requests)) => load.workers - load.per_host + requests as usize,
         None => load.connections(),
     };
     let mut active: Vec<Option<Easy2Handle<Count>>> = Vec::new();
@@ -47,7 +46,10 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
         multi.messages(|message| {
             let token = message.token().expect("a token");
             let handle = active[token].as_ref().expect("an active one");
-            message.result_for2(handle).expect("its own").expect("a response");
+            message
+                .result_for2(handle)
+                .expect("its own")
+                .expect("a response");
             done.push(token);
         });
         for token in done.drain(..) {
@@ -67,7 +69,10 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
 }
 
 fn easy(load: &Load) -> Easy2<Count> {
-    let mut easy = Easy2::new(Count { slow: false, bytes: 0 });
+    let mut easy = Easy2::new(Count {
+        slow: false,
+        bytes: 0,
+    });
     easy.http_version(HttpVersion::V11).expect("curl");
     easy.useragent("curl").expect("curl");
     if load.is_big() {

@@ -88,7 +88,8 @@ fn talk(mut stream: impl Read + Write, load: &Load, host: u32, requests: u64, ta
         };
         let mut bytes = (filled - head) as u64;
         while bytes < length {
-            let most = usize::try_from(length - bytes).map_or(buffer.len(), |n| n.min(buffer.len()));
+            let most =
+                usize::try_from(length - bytes).map_or(buffer.len(), |n| n.min(buffer.len()));
             let read = stream.read(&mut buffer[..most]).expect("a body");
             assert!(read > 0, "cut");
             bytes += read as u64;

@@ -13,7 +13,9 @@ use crate::load::{Load, Tally, Target};
 const WINDOW: usize = 4096;
 
 pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
     runtime.expect("a runtime").block_on(all(load, tally));
 }
 
