@@ -4,12 +4,13 @@
 //! `cargo bench --bench schedule -- --cpu` the time on the processors, of all threads, which
 //! a busy machine does not blur (Linux only).
 
-use std::collections::{HashMap, VecDeque};
-use std::hint::black_box;
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use divan::Bencher;
 
 /// The scheduler with its threads, which knows nothing of the rest of the crate.
@@ -188,9 +189,19 @@ impl Shape {
     }
 }
 
+/// Jobs that run as fast as they can, each of which submits another as it ends.
+struct Circle {
+    ticket: schedule::Ticket<Job>,
+    hosts: Vec<Arc<[schedule::Key]>>,
+    next: AtomicUsize,
+    ran: AtomicUsize,
+    /// A word for every so many.
+    thousands: Sender<()>,
+}
+
 struct Job {
     keys: Arc<[schedule::Key]>,
-    done: crossbeam_channel::Sender<()>,
+    circle: Arc<Circle>,
 }
 
 impl schedule::Work for Job {
@@ -213,10 +224,22 @@ impl schedule::Work for Job {
 
     fn run(self, turn: &mut schedule::Turn<'_, Self>) {
         turn.finish();
-        let _ = self.done.send(());
+        self.circle.ticket.read();
+        submit(&self.circle);
+        if self.circle.ran.fetch_add(1, Ordering::Relaxed) % 1000 == 999 {
+            let _ = self.circle.thousands.send(());
+        }
     }
 
     fn end(self, _: schedule::Ended) {}
+}
+
+fn submit(circle: &Arc<Circle>) {
+    let next = circle.next.fetch_add(1, Ordering::Relaxed) % circle.hosts.len();
+    circle.ticket.submit(Job {
+        keys: Arc::clone(&circle.hosts[next]),
+        circle: Arc::clone(circle),
+    });
 }
 
 struct Deaf;
@@ -225,14 +248,9 @@ impl schedule::Feed for Deaf {
     fn more(&self) {}
 }
 
-/// So many jobs wait. The workers stop when enough outcomes are unread, and go on as they are
-/// read.
+/// The threads are at it until this is dropped.
 struct Threads {
-    ticket: schedule::Ticket<Job>,
-    done: crossbeam_channel::Sender<()>,
-    outcomes: crossbeam_channel::Receiver<()>,
-    hosts: Vec<Arc<[schedule::Key]>>,
-    next: usize,
+    thousands: Receiver<()>,
     _scheduler: schedule::Scheduler<Job>,
 }
 
@@ -246,30 +264,24 @@ impl Threads {
         };
         let capacities = HashMap::from([(schedule::Key::named("proxy"), some(PER_PROXY))]);
         let scheduler = schedule::Scheduler::new(limits, capacities);
-        let (done, outcomes) = crossbeam_channel::unbounded();
-        let mut threads = Self {
-            ticket: scheduler.open(Arc::new(Deaf), some(2 * WORKERS)),
-            done,
-            outcomes,
+        let (send, thousands) = unbounded();
+        let circle = Arc::new(Circle {
+            ticket: scheduler.open(Arc::new(Deaf), some(1000)),
             hosts: shape.keys(schedule::Key::named).map(Into::into).collect(),
-            next: 0,
+            next: AtomicUsize::new(0),
+            ran: AtomicUsize::new(0),
+            thousands: send,
+        });
+        (0..shape.waiting).for_each(|_| submit(&circle));
+        thousands.try_iter().for_each(drop);
+        Self {
+            thousands,
             _scheduler: scheduler,
-        };
-        (0..shape.waiting).for_each(|_| threads.submit());
-        threads
+        }
     }
 
-    fn submit(&mut self) {
-        let keys = Arc::clone(&self.hosts[self.next]);
-        self.next = (self.next + 1) % self.hosts.len();
-        let done = self.done.clone();
-        self.ticket.submit(Job { keys, done });
-    }
-
-    fn step(&mut self) {
-        self.submit();
-        self.outcomes.recv().expect("one of those that wait");
-        self.ticket.read();
+    fn run_a_thousand(&self) {
+        self.thousands.recv().expect("the circle goes on");
     }
 }
 
@@ -279,10 +291,10 @@ fn state(bencher: Bencher<'_, '_>, shape: Shape) {
     bencher.bench_local(|| steady.step());
 }
 
-#[divan::bench(args = Shape::all(), sample_size = 1000)]
-fn threads(bencher: Bencher<'_, '_>, shape: Shape) {
-    let mut threads = Threads::new(shape);
-    bencher.bench_local(|| threads.step());
+#[divan::bench(args = Shape::all(), sample_size = 1)]
+fn a_thousand_on_threads(bencher: Bencher<'_, '_>, shape: Shape) {
+    let threads = Threads::new(shape);
+    bencher.bench_local(|| threads.run_a_thousand());
 }
 
 /// Nanoseconds that this process has had a processor, by the kernel's account of its threads.
@@ -296,12 +308,17 @@ fn on_cpu() -> u64 {
     times.sum()
 }
 
-fn cpu_per_job(mut step: impl FnMut()) -> u64 {
-    const JOBS: u64 = 200_000;
-    (0..JOBS / 10).for_each(|_| step());
-    let before = on_cpu();
-    (0..JOBS).for_each(|_| step());
-    (on_cpu() - before) / JOBS
+/// The median of many, in nanoseconds.
+fn cpu_per_job(mut run_a_thousand: impl FnMut()) -> u64 {
+    let mut times: Vec<_> = (0..300)
+        .map(|_| {
+            let before = on_cpu();
+            run_a_thousand();
+            on_cpu() - before
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2] / 1000
 }
 
 fn main() {
@@ -315,11 +332,11 @@ fn main() {
             waiting,
             by_proxy,
         } = shape;
-        let mut steady = black_box(alone::Steady::new(shape));
-        let state = cpu_per_job(|| steady.step());
+        let mut steady = alone::Steady::new(shape);
+        let state = cpu_per_job(|| (0..1000).for_each(|_| steady.step()));
         drop(steady);
-        let mut running = Threads::new(shape);
-        let threads = cpu_per_job(|| running.step());
+        let running = Threads::new(shape);
+        let threads = cpu_per_job(|| running.run_a_thousand());
         println!("{hosts:8} {waiting:9} {by_proxy:>6} {state:13} {threads:15}");
     }
 }

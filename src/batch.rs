@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
@@ -206,9 +206,9 @@ pub struct Batch<I, T> {
     order: Option<Order<T>>,
 }
 
-/// How many requests are read, at most, while an outcome waits to be returned: more would keep
-/// it waiting where the input is slow, fewer would let the window run dry.
-const READ_AT_ONCE: usize = 2;
+/// How long input is read while an outcome waits to be returned. Long enough to fill a window
+/// from a list in memory; where the input is slow, a line of it is all that an outcome waits for.
+const READ_FOR: Duration = Duration::from_millis(1);
 
 impl<I, T> Batch<I, T> {
     pub(crate) fn new(input: I, outcomes: Outcomes<T>) -> Self {
@@ -249,17 +249,19 @@ where
         if self.outcomes.intake.course.is_cancelled() {
             self.input = None;
         }
-        let mut read = 0;
+        let mut begun = None;
         while self.input.is_some() && self.has_room() {
-            if read >= READ_AT_ONCE && !self.outcomes.queue.is_empty() {
+            if begun.is_some_and(|begun: Instant| begun.elapsed() > READ_FOR)
+                && !self.outcomes.queue.is_empty()
+            {
                 return;
             }
+            begun.get_or_insert_with(Instant::now);
             let Some(request) = self.input.as_mut().and_then(Iterator::next) else {
                 self.input = None;
                 return;
             };
             self.hungry = self.outcomes.intake.submit(request.into()).1;
-            read += 1;
         }
     }
 

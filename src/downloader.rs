@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -14,6 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::batch::{self, Batch, Jobs, Outcomes};
 use crate::body::Body;
 use crate::error::{Error, ErrorKind, Fault};
+use crate::http::resolve::{IpFamily, Resolve, Settings as NameSettings, SystemResolver};
 use crate::http::{Client, Settings};
 use crate::job::{Job, keys_of};
 use crate::outcome::{Fetched, Saved};
@@ -30,6 +32,8 @@ const DEFAULT_WINDOW: usize = 4096;
 const DEFAULT_WINDOW_WHEN_IDLE: usize = 100_000;
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_DNS_TTL: Duration = Duration::from_secs(60);
 const DEFAULT_MAX_BODY: u64 = 64 * 1024 * 1024;
 /// How long idle connections are kept: less than the time after which common servers close
 /// them (Apache's 5 s aside).
@@ -287,10 +291,17 @@ impl Downloader {
         self.inner.scheduler.set_capacity(key, capacity);
     }
 
+    /// Forgets the addresses of all hosts, so that they are looked up anew. Connections that
+    /// are open stay so.
+    pub fn flush_dns(&self) {
+        self.inner.client.flush_names();
+    }
+
     /// Ends all batches within a second. What is being fetched is cut off, and what is not done
     /// comes out as [`ErrorKind::Cancelled`]; so does what is asked for later.
     ///
-    /// A name that is being looked up is waited for by its thread, not by this.
+    /// A look-up that the system's resolver is at goes on in a thread of its own until that is
+    /// through: nothing can interrupt it, and nobody waits for it.
     pub fn shutdown(&self) {
         self.inner.scheduler.stop();
     }
@@ -331,6 +342,8 @@ pub struct Builder {
     idle_timeout: Duration,
     max_body: u64,
     max_file: Option<u64>,
+    local_address: Option<IpAddr>,
+    names: NameSettings,
     headers: HeaderMap,
     user_agent: Option<String>,
     status_is_error: bool,
@@ -357,6 +370,14 @@ impl Builder {
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
             max_body: DEFAULT_MAX_BODY,
             max_file: None,
+            local_address: None,
+            names: NameSettings {
+                resolver: Arc::new(SystemResolver),
+                fixed: Vec::new(),
+                family: IpFamily::Any,
+                ttl: DEFAULT_DNS_TTL,
+                limit: DEFAULT_RESOLVE_TIMEOUT,
+            },
             headers: HeaderMap::new(),
             user_agent: None,
             status_is_error: true,
@@ -444,6 +465,53 @@ impl Builder {
         self
     }
 
+    /// The address of this machine that connections are made from. The default is the system's
+    /// choice.
+    pub fn local_address(mut self, address: IpAddr) -> Self {
+        self.local_address = Some(address);
+        self
+    }
+
+    /// How long looking up a name may take. The default is 10 s.
+    pub fn resolve_timeout(mut self, limit: Duration) -> Self {
+        self.names.limit = limit;
+        self
+    }
+
+    /// How long a name's addresses are taken to be true. The default is 60 s: the system's
+    /// resolver does not tell what the name server said.
+    ///
+    /// For ten minutes longer they serve while they are being renewed. That a name cannot be
+    /// looked up is believed for 2 s.
+    pub fn dns_ttl(mut self, ttl: Duration) -> Self {
+        self.names.ttl = ttl;
+        self
+    }
+
+    /// Which of a host's addresses are used. The default is [`IpFamily::Any`].
+    pub fn ip_family(mut self, family: IpFamily) -> Self {
+        self.names.family = family;
+        self
+    }
+
+    /// Has a name stand for these addresses, as curl's `--resolve`: it is never looked up.
+    pub fn resolve(
+        mut self,
+        host: impl Into<String>,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Self {
+        self.names
+            .fixed
+            .push((host.into(), addresses.into_iter().collect()));
+        self
+    }
+
+    /// Looks names up by other means than the system's.
+    pub fn resolver(mut self, resolver: impl Resolve) -> Self {
+        self.names.resolver = Arc::new(resolver);
+        self
+    }
+
     /// The `User-Agent` header. The default is `fetchpool/` and the version.
     pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = Some(user_agent.into());
@@ -486,6 +554,8 @@ impl Builder {
             idle_timeout,
             max_body,
             max_file,
+            local_address,
+            names,
             mut headers,
             user_agent,
             status_is_error,
@@ -504,6 +574,8 @@ impl Builder {
             idle_timeout,
             idle_connections: widest.get(),
             idle_age: IDLE_AGE,
+            local_address,
+            names,
             headers,
             extra_roots_pem: roots_pem,
         })

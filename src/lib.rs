@@ -75,6 +75,7 @@ pub use crate::batch::{Batch, Canceller, Jobs, Outcomes};
 pub use crate::body::Body;
 pub use crate::downloader::{Builder, Downloader};
 pub use crate::error::{Error, ErrorKind};
+pub use crate::http::resolve::{IpFamily, Resolve, SystemResolver};
 pub use crate::outcome::{Fetched, Report, Saved, Timings};
 pub use crate::request::Request;
 pub use crate::schedule::{Key, Permit, Priority};

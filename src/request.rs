@@ -310,7 +310,7 @@ mod tests {
             ("u:sec/secret@h", "https://"),
             ("localhost:8080/x", "https://"),
             ("u:secret@h", "https://"),
-            ("http://a b/", "character"),
+            ("http://a b/", "domain name"),
         ] {
             let request = Request::new(written);
             let fault = request.checked_url().unwrap_err();

@@ -5,14 +5,21 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 use super::wire;
-use crate::error::{ErrorKind, Fault};
 use crate::schedule::Interrupt;
 
 /// The socket of a line. Shared weakly with whoever interrupts the job that uses it.
-struct Shared(Socket);
+pub(super) struct Shared(pub(super) Socket);
+
+impl Shared {
+    /// An interruption of this thread's job is to end what this socket blocks on.
+    pub(super) fn is_waited_on(self: &Arc<Self>) {
+        let socket: Arc<dyn Interrupt> = Arc::clone(self) as _;
+        wire::waits_on(Arc::downgrade(&socket));
+    }
+}
 
 impl Interrupt for Shared {
     fn interrupt(&self) {
@@ -31,48 +38,18 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Connects to the first address that takes the connection. `limit` is shared by all: each
-    /// gets its part of what is left.
-    pub(super) fn connect(
-        addresses: &[SocketAddr],
-        limit: Option<Duration>,
-    ) -> Result<Self, Fault> {
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let mut last = None;
-        for (tried, &address) in addresses.iter().enumerate() {
-            let rest = (addresses.len() - tried) as u32;
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()) / rest);
-            match Self::connect_to(address, left) {
-                Ok(line) => return Ok(line),
-                Err(_) if wire::is_interrupted() => return Err(Fault::cancelled()),
-                Err(error) => last = Some((address, error)),
-            }
-        }
-        Err(match last {
-            Some((address, error)) => cannot_connect(address, error, addresses.len(), limit),
-            None => Fault::new(ErrorKind::Dns, "the host's name has no address"),
-        })
-    }
-
-    fn connect_to(address: SocketAddr, limit: Option<Duration>) -> io::Result<Self> {
-        let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-        let line = Self {
-            socket: Arc::new(Shared(socket)),
-            peer: address,
+    /// A line over a socket that is connected.
+    pub(super) fn new(socket: Arc<Shared>, peer: SocketAddr) -> io::Result<Self> {
+        socket.0.set_nonblocking(false)?;
+        // Requests are one small write each: nothing would come to fill the packet.
+        socket.0.set_tcp_nodelay(true)?;
+        socket.0.set_keepalive(true)?;
+        Ok(Self {
+            socket,
+            peer,
             read_limit: None,
             write_limit: None,
-        };
-        line.is_waited_on();
-        let socket = &line.socket.0;
-        match limit {
-            Some(limit) => socket.connect_timeout(&address.into(), at_least_a_moment(limit))?,
-            None => socket.connect(&address.into())?,
-        }
-        // Requests are one small write each: nothing would come to fill the packet.
-        socket.set_tcp_nodelay(true)?;
-        socket.set_keepalive(true)?;
-        Ok(line)
+        })
     }
 
     pub(super) fn peer(&self) -> SocketAddr {
@@ -81,8 +58,7 @@ impl Line {
 
     /// An interruption of this thread's job is to end what this line blocks on.
     pub(super) fn is_waited_on(&self) {
-        let socket: Arc<dyn Interrupt> = Arc::clone(&self.socket) as _;
-        wire::waits_on(Arc::downgrade(&socket));
+        self.socket.is_waited_on();
     }
 
     /// No longer.
@@ -166,8 +142,9 @@ fn at_least_a_moment(limit: Duration) -> Duration {
 
 #[cfg(unix)]
 fn peek(socket: &Socket) -> io::Result<usize> {
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    socket.recv_with_flags(&mut [std::mem::MaybeUninit::uninit()], flags)
+    use rustix::net::{RecvFlags, recv};
+    let (_, amount) = recv(socket, &mut [0][..], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+    Ok(amount)
 }
 
 #[cfg(not(unix))]
@@ -176,27 +153,4 @@ fn peek(socket: &Socket) -> io::Result<usize> {
     let peeked = socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
     socket.set_nonblocking(false)?;
     peeked
-}
-
-fn cannot_connect(
-    address: SocketAddr,
-    error: io::Error,
-    addresses: usize,
-    limit: Option<Duration>,
-) -> Fault {
-    let others = match addresses {
-        1 => String::new(),
-        n => format!(", the last of {n} addresses"),
-    };
-    match (error.kind(), limit) {
-        (io::ErrorKind::TimedOut, Some(limit)) => Fault::new(
-            ErrorKind::Timeout,
-            format!("{address}{others} took no connection within {limit:?}"),
-        ),
-        _ => Fault::with_source(
-            ErrorKind::Connect,
-            format!("cannot connect to {address}{others}"),
-            error,
-        ),
-    }
 }

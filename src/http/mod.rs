@@ -1,14 +1,17 @@
 //! One request and its response over a host's connections. Knows nothing of files, batches or
 //! who runs when.
 
+mod buffers;
+mod dial;
 mod line;
 pub(crate) mod redirect;
-mod resolve;
+pub(crate) mod resolve;
 mod tls;
 mod transport;
 mod wire;
 
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,6 +36,8 @@ pub(crate) struct Settings {
     /// How many connections to a host are kept while idle, and for how long.
     pub(crate) idle_connections: usize,
     pub(crate) idle_age: Duration,
+    pub(crate) local_address: Option<IpAddr>,
+    pub(crate) names: resolve::Settings,
     /// Sent with every request that has none of the same name.
     pub(crate) headers: HeaderMap,
     pub(crate) extra_roots_pem: Vec<Vec<u8>>,
@@ -76,6 +81,8 @@ impl Client {
             idle_timeout,
             idle_connections,
             idle_age,
+            local_address,
+            names,
             mut headers,
             extra_roots_pem,
         } = settings;
@@ -95,7 +102,7 @@ impl Client {
             .timeout_connect(Some(connect_timeout.min(LONGEST_TIME)))
             .timeout_per_read(Some(idle_timeout.min(LONGEST_TIME)))
             .timeout_per_write(Some(idle_timeout.min(LONGEST_TIME)))
-            .max_response_header_size(transport::MAX_HEADER)
+            .max_response_header_size(buffers::INPUT)
             .max_idle_connections(idle_connections)
             .max_idle_connections_per_host(idle_connections)
             .max_idle_age(idle_age)
@@ -105,7 +112,13 @@ impl Client {
         let tls = tls::config(&extra_roots_pem)?;
         Ok(Self {
             config,
-            dialer: transport::Dialer { tls },
+            dialer: transport::Dialer {
+                dial: dial::Dial {
+                    local: local_address,
+                },
+                names: resolve::Names::new(names),
+                tls,
+            },
             headers,
         })
     }
@@ -114,8 +127,13 @@ impl Client {
         ureq::Agent::with_parts(
             self.config.clone(),
             self.dialer.clone(),
-            resolve::SystemResolver,
+            self.dialer.names.clone(),
         )
+    }
+
+    /// Forgets the addresses of all hosts.
+    pub(crate) fn flush_names(&self) {
+        self.dialer.names.flush();
     }
 
     /// Sends a GET and reads the response's header. `post` is where the job can be interrupted.
@@ -300,7 +318,7 @@ fn fault_of(error: ureq::Error) -> Fault {
             ErrorKind::Protocol,
             format!(
                 "the response's header is larger than {} bytes",
-                transport::MAX_HEADER
+                buffers::INPUT
             ),
         ),
         other => Fault::with_source(ErrorKind::Protocol, "the response is not valid HTTP", other),

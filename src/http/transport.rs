@@ -7,29 +7,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
-use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
-};
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
 
+use super::buffers::{self, Lent};
+use super::dial::Dial;
 use super::line::Line;
+use super::resolve::Names;
 use super::tls::Tls;
 use super::wire;
 use crate::error::{ErrorKind, Fault};
 
-/// What a response's header may take at most. ureq parses it out of the input buffer, so that
-/// has to be as large.
-pub(super) const MAX_HEADER: usize = 64 * 1024;
-const INPUT_BUFFER: usize = MAX_HEADER;
-/// Each line of a request has to fit. Memory that is not written to costs nothing.
-const OUTPUT_BUFFER: usize = 64 * 1024;
 /// How many bytes may come without one of a final response's header or a body among them. One
 /// read can bring more than the end of a header.
-const MAX_FRUITLESS: usize = 4 * INPUT_BUFFER;
+const MAX_FRUITLESS: usize = 4 * buffers::INPUT;
 
 /// Makes connections for the agents of all hosts, with one TLS configuration: so a session
 /// that one of them began is resumed by the others.
 #[derive(Clone)]
 pub(super) struct Dialer {
+    pub(super) dial: Dial,
+    pub(super) names: Names,
     pub(super) tls: Arc<ClientConfig>,
 }
 
@@ -56,7 +53,9 @@ impl Dialer {
         let start = Instant::now();
         let limit = details.timeout.not_zero().map(|limit| *limit);
         let addresses: Vec<SocketAddr> = details.addrs.iter().copied().collect();
-        let connected = Line::connect(&addresses, limit);
+        let host = details.uri.host().unwrap_or_default();
+        let verdicts = self.names.verdicts(host);
+        let connected = self.dial.connect(&addresses, limit, &verdicts);
         let now = Instant::now();
         wire::note(|wire| wire.connect += now - start);
         let mut line = connected?;
@@ -71,7 +70,7 @@ impl Dialer {
         Ok(Connection {
             line,
             tls,
-            buffers: LazyBuffers::new(INPUT_BUFFER, OUTPUT_BUFFER),
+            buffers: Lent::default(),
             state: State::New,
         })
     }
@@ -115,7 +114,7 @@ enum State {
 pub(super) struct Connection {
     line: Line,
     tls: Option<Tls>,
-    buffers: LazyBuffers,
+    buffers: Lent,
     state: State,
 }
 
@@ -252,6 +251,7 @@ impl Transport for Connection {
         if self.state == State::InUse {
             self.state = State::Idle;
             self.line.is_left_alone();
+            self.buffers.give_back();
             return true;
         }
         !wire::note(|wire| wire.fresh) && self.line.is_silent()

@@ -20,16 +20,23 @@ fn stalling() -> Origin {
 
 #[test]
 fn dropping_a_batch_half_way_frees_everything() {
-    let gate = Gate::new();
-    let held = gate.clone();
+    let (gate, first_gate) = (Gate::new(), Gate::new());
+    let (held, first_held) = (gate.clone(), first_gate.clone());
     let origin = Origin::start(move |incoming| match incoming.target() {
-        "/0" => Reply::ok("first"),
+        "/0" => Reply::ok("first").after(&first_held),
         _ => Reply::ok("x").after(&held),
     });
     let downloader = Downloader::new();
     let urls: Vec<_> = (0..100).map(|i| origin.url(&format!("/{i}"))).collect();
-    let mut batch = downloader.fetch_all(&urls);
-    assert_eq!(batch.next().unwrap().unwrap().body(), b"first");
+    let mut batch = downloader.fetch_all(urls.clone());
+    let reading = std::thread::spawn(move || {
+        let first = batch.next().unwrap().unwrap().into_body();
+        (first, batch)
+    });
+    gate.wait_for_waiters(5);
+    first_gate.open();
+    let (first, batch) = reading.join().unwrap();
+    assert_eq!(first, b"first");
     gate.wait_for_waiters(6);
     let start = Instant::now();
     drop(batch);

@@ -32,6 +32,8 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
     // libcurl counts idle ones. Those of the slow host that wait for it are let in besides.
     let transfers = match load.slow {
         Some((_, requests)) => load.workers - load.per_host + requests as usize,
+        // So that there are enough hosts among them.
+        None if load.grouped => load.workers.div_ceil(load.per_host) * load.each as usize,
         None => load.connections(),
     };
     let mut active: Vec<Option<Easy2Handle<Count>>> = Vec::new();
@@ -54,7 +56,7 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
         });
         for token in done.drain(..) {
             let handle = active[token].take().expect("an active one");
-            let mut easy = multi.remove2(handle).expect("curl");
+            let easy = multi.remove2(handle).expect("curl");
             assert_eq!(easy.response_code().expect("curl"), 200);
             tally.done(easy.get_ref().slow, easy.get_ref().bytes);
             match targets.next() {
@@ -107,7 +109,7 @@ pub fn run_command(load: &Arc<Load>, tally: &Arc<Tally>) {
     let text = format!(
         "url = \"{scheme}://{address}{path}?[0-{last}]\"\noutput = /dev/null\n\
          write-out = \"%{{size_download}}\\n\"\ncacert = \"{}\"\n\
-         silent\nshow-error\nfail\nparallel\nparallel-immediate\nparallel-max = {}\n",
+         silent\nshow-error\nno-progress-meter\nfail\nparallel\nparallel-immediate\nparallel-max = {}\n",
         load.ca.display(),
         load.per_host,
     );

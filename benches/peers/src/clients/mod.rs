@@ -14,11 +14,12 @@ mod reqwest;
 mod ureq;
 
 /// In the order of the table; the first is what the others are compared with.
-pub const ALL: [&str; 7] = [
+pub const ALL: [&str; 8] = [
     "raw",
     "fetchpool",
     "fetchpool-with",
     "ureq-pool",
+    "ureq-pool-idle",
     "curl-multi",
     "reqwest",
     "curl -Z",
@@ -32,7 +33,8 @@ pub fn run(name: &str, load: Load) -> Result<(), String> {
         "raw" => raw::run(&load, &tally),
         "fetchpool" => fetchpool::run(&load, &tally),
         "fetchpool-with" => fetchpool::run_with(&load, &tally),
-        "ureq-pool" => ureq::run(&load, &tally),
+        "ureq-pool" => ureq::run(&load, &tally, ureq::idle(&load)),
+        "ureq-pool-idle" => ureq::run(&load, &tally, 4096),
         "curl-multi" => curl::run(&load, &tally),
         "reqwest" => reqwest::run(&load, &tally),
         "curl -Z" => {

@@ -68,7 +68,7 @@ fn share(requests: u64, threads: usize) -> impl Iterator<Item = u64> {
 fn talk(mut stream: impl Read + Write, load: &Load, host: u32, requests: u64, tally: &Tally) {
     let (address, path) = (load.address(host), load.path(host));
     let mut request = Vec::new();
-    let mut buffer = vec![0; if load.is_big() { 64 * 1024 } else { 8 * 1024 }];
+    let mut buffer = vec![0; if load.is_big() { 256 * 1024 } else { 8 * 1024 }];
     for n in 0..requests {
         request.clear();
         write!(

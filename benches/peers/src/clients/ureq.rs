@@ -8,9 +8,15 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::load::{Load, Tally};
 
-pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
+/// What is idle is gone through at each return to the pool, host by host: with one connection
+/// kept for each of 200 hosts that takes longer than to connect.
+pub const fn idle(load: &Load) -> usize {
+    2 * load.workers
+}
+
+pub fn run(load: &Arc<Load>, tally: &Arc<Tally>, idle: usize) {
     let mut config = Agent::config_builder()
-        .max_idle_connections(4096)
+        .max_idle_connections(idle)
         .max_idle_connections_per_host(load.workers);
     if load.tls {
         let root = Certificate::from_pem(&load.ca_pem()).expect("a certificate");
