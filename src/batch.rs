@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-
 use crate::body::Body;
 use crate::downloader::Downloader;
 use crate::error::{Error, Fault};
 use crate::http::{Client, Response};
+use crate::inbox::{Inbox, Taken};
 use crate::job::{Job, panicked};
 use crate::outcome::Report;
 use crate::request::Request;
@@ -40,9 +39,9 @@ struct Shared<S: Sink> {
     client: Arc<Client>,
     status_is_error: bool,
     cancelled: AtomicBool,
-    /// Never full: a job that runs holds a token of the batch's unread outcomes, which the
-    /// consumer gives back.
-    outcomes: Sender<Message<S::Item>>,
+    /// Bounded by the scheduler: a job that runs holds a token of the batch's unread outcomes,
+    /// which the consumer gives back.
+    outcomes: Arc<Inbox<Message<S::Item>>>,
 }
 
 /// What wakes the consumer.
@@ -58,8 +57,7 @@ enum Message<T> {
 
 impl<S: Sink> Shared<S> {
     fn deliver(&self, index: u64, has_run: bool, item: Result<S::Item, Error>) {
-        // Fails where the consumer is gone and the batch with it.
-        let _ = self.outcomes.send(Message::Outcome {
+        self.outcomes.send(Message::Outcome {
             index,
             has_run,
             item,
@@ -113,7 +111,7 @@ impl<S: Sink> Course for Shared<S> {
 
 impl<S: Sink> Feed for Shared<S> {
     fn more(&self) {
-        let _ = self.outcomes.send(Message::Look);
+        self.outcomes.send(Message::Look);
     }
 }
 
@@ -150,20 +148,23 @@ impl Intake {
 
 /// Makes a batch of this downloader's.
 pub(crate) fn open<S: Sink>(downloader: &Downloader, sink: Arc<S>) -> Outcomes<S::Item> {
-    let (outcomes, queue) = unbounded();
     let inner = downloader.inner();
+    // Half of what may be unread: the workers go on with the other half meanwhile.
+    let inbox = Arc::new(Inbox::new(inner.unread.get().div_ceil(2)));
     let shared = Arc::new(Shared {
         sink,
         client: Arc::clone(&inner.client),
         status_is_error: inner.status_is_error,
         cancelled: AtomicBool::new(false),
-        outcomes,
+        outcomes: Arc::clone(&inbox),
     });
     let feed = Arc::clone(&shared) as Arc<dyn Feed>;
     let cancelled = Arc::clone(&shared);
     Outcomes {
-        queue,
+        inbox,
+        taken: Taken::default(),
         received: 0,
+        owed: 0,
         intake: Arc::new(Intake {
             ticket: inner.scheduler.open(Arc::clone(&feed), inner.unread),
             course: shared,
@@ -252,7 +253,7 @@ where
         let mut begun = None;
         while self.input.is_some() && self.has_room() {
             if begun.is_some_and(|begun: Instant| begun.elapsed() > READ_FOR)
-                && !self.outcomes.queue.is_empty()
+                && self.outcomes.is_one_ready()
             {
                 return;
             }
@@ -366,8 +367,11 @@ impl<T> Order<T> {
 ///
 /// Dropping it cancels what is left.
 pub struct Outcomes<T> {
-    queue: Receiver<Message<T>>,
+    inbox: Arc<Inbox<Message<T>>>,
+    taken: Taken<Message<T>>,
     received: u64,
+    /// Tokens of outcomes that have been handed out, to be given back.
+    owed: usize,
     intake: Arc<Intake>,
 }
 
@@ -396,12 +400,21 @@ impl<T> Outcomes<T> {
         self.intake.submitted.load(Ordering::SeqCst)
     }
 
+    /// An outcome can be had without waiting.
+    fn is_one_ready(&self) -> bool {
+        !self.taken.is_empty() || !self.inbox.is_empty()
+    }
+
     /// The next outcome; `None` where something else is to be looked at. Blocks.
     fn receive(&mut self) -> Option<(u64, Result<T, Error>)> {
-        let message = self.queue.try_recv().unwrap_or_else(|_| {
+        if self.taken.is_empty() {
+            self.inbox.try_take(&mut self.taken);
+        }
+        if self.taken.is_empty() {
             self.intake.ticket.may_wait();
-            self.queue.recv().expect("the intake has a sender")
-        });
+            self.inbox.take(&mut self.taken);
+        }
+        let message = self.taken.pop().expect("it waits until there is one");
         let Message::Outcome {
             index,
             has_run,
@@ -411,12 +424,22 @@ impl<T> Outcomes<T> {
             return None;
         };
         self.received += 1;
-        if has_run {
-            self.intake.ticket.read();
-        }
+        self.owed += usize::from(has_run);
+        self.pay_back();
         Some((index, item))
     }
+
+    /// Tokens go back some at a time while there is more to hand out: each time costs the
+    /// scheduler's lock.
+    fn pay_back(&mut self) {
+        if self.owed >= PAID_AT_ONCE || self.taken.is_empty() {
+            self.intake.ticket.read(std::mem::take(&mut self.owed));
+        }
+    }
 }
+
+/// How many outcomes that have been handed out still count as unread, at most, less one.
+const PAID_AT_ONCE: usize = 8;
 
 impl<T> Iterator for Outcomes<T> {
     type Item = Result<T, Error>;

@@ -62,6 +62,7 @@ mod body;
 mod downloader;
 mod error;
 mod http;
+mod inbox;
 mod job;
 mod outcome;
 mod request;

@@ -15,9 +15,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, USER_AGENT,
+};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use ureq::config::Config;
+use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
 
 use crate::error::{ErrorKind, Fault};
@@ -86,12 +88,15 @@ impl Client {
             mut headers,
             extra_roots_pem,
         } = settings;
-        headers
-            .entry(USER_AGENT)
-            .or_insert(HeaderValue::from_static(concat!(
-                "fetchpool/",
-                env!("CARGO_PKG_VERSION")
-            )));
+        for (name, value) in [
+            (USER_AGENT, concat!("fetchpool/", env!("CARGO_PKG_VERSION"))),
+            (ACCEPT, "*/*"),
+            // Bytes as they are. Another crate of the program may have compiled decoders in.
+            (ACCEPT_ENCODING, "identity"),
+        ] {
+            let ours = HeaderValue::from_static(value);
+            headers.entry(name).or_insert(ours);
+        }
         let config = ureq::Agent::config_builder()
             // Else it would come from the environment, and plain requests go through CONNECT.
             .proxy(None)
@@ -106,8 +111,10 @@ impl Client {
             .max_idle_connections(idle_connections)
             .max_idle_connections_per_host(idle_connections)
             .max_idle_age(idle_age)
-            // Bytes as they are. Another crate of the program may have compiled decoders in.
-            .accept_encoding("identity")
+            // Ours are in the request already.
+            .user_agent(AutoHeaderValue::None)
+            .accept(AutoHeaderValue::None)
+            .accept_encoding(AutoHeaderValue::None)
             .build();
         let tls = tls::config(&extra_roots_pem)?;
         Ok(Self {

@@ -1,5 +1,6 @@
 //! What a budget is of.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +34,11 @@ enum Kind {
     Named,
 }
 
+thread_local! {
+    /// Lists have their hosts in runs: the last one's key, and its port.
+    static LAST: RefCell<Option<(u16, Key)>> = const { RefCell::new(None) };
+}
+
 impl Key {
     /// The key of the host that a URL's request goes to.
     #[must_use]
@@ -41,10 +47,22 @@ impl Key {
         // `Url` has done the rest: lower case, IDNA, brackets around an IPv6 address.
         let host = host.strip_suffix('.').unwrap_or(host);
         let port = url.port_or_known_default().unwrap_or_default();
-        Self {
-            kind: Kind::Host,
-            name: format!("{host}:{port}").into(),
-        }
+        LAST.with_borrow_mut(|last| match last {
+            Some((last_port, key)) if *last_port == port && key.is_of(host) => key.clone(),
+            last => {
+                let key = Self {
+                    kind: Kind::Host,
+                    name: format!("{host}:{port}").into(),
+                };
+                *last = Some((port, key.clone()));
+                key
+            }
+        })
+    }
+
+    fn is_of(&self, host: &str) -> bool {
+        let rest = self.name.strip_prefix(host);
+        rest.is_some_and(|rest| rest.starts_with(':') && !rest[1..].contains(':'))
     }
 
     /// The key of a budget of the caller's own: an account, a disk, a licence.
@@ -98,6 +116,19 @@ mod tests {
         ] {
             let url = Url::parse(spelling).unwrap();
             assert_eq!(Key::host(&url).to_string(), key, "{spelling}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_not_taken_for_the_one_before() {
+        let key = |url| Key::host(&Url::parse(url).unwrap()).to_string();
+        for _ in 0..2 {
+            assert_eq!(key("http://[::1]:80/"), "[::1]:80");
+            assert_eq!(key("http://[::]:80/"), "[::]:80");
+            assert_eq!(key("http://h:8080/"), "h:8080");
+            assert_eq!(key("http://h:80/"), "h:80");
+            assert_eq!(key("http://hh:80/"), "hh:80");
+            assert_eq!(key("http://h:80/"), "h:80");
         }
     }
 

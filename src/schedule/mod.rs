@@ -195,9 +195,12 @@ impl<W: Work> Ticket<W> {
         self.shared.state.lock().wants_more(self.id)
     }
 
-    /// The consumer has read the outcome of a job that had run.
-    pub(crate) fn read(&self) {
-        self.shared.with(|state| state.read(self.id));
+    /// The consumer has read the outcomes of this many jobs that had run.
+    pub(crate) fn read(&self, count: usize) {
+        if count > 0 {
+            self.shared
+                .with(|state| (0..count).for_each(|_| state.read(self.id)));
+        }
     }
 
     /// Ends the batch's jobs, waiting and running. Those submitted later end at once.

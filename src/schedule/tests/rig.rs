@@ -257,7 +257,7 @@ impl Client {
     pub(super) fn next(&self) -> (usize, Fate) {
         let (tag, fate) = self.outcome();
         if fate.has_run() {
-            self.ticket.read();
+            self.ticket.read(1);
         }
         (tag, fate)
     }
