@@ -4,6 +4,11 @@
 //! `cargo bench --bench schedule -- --cpu` the time on the processors, of all threads, which
 //! a busy machine does not blur (Linux only).
 
+#![allow(
+    clippy::duplicate_mod,
+    reason = "the state alone, and again with its threads"
+)]
+
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -14,7 +19,13 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use divan::Bencher;
 
 /// The scheduler with its threads, which knows nothing of the rest of the crate.
-#[allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_docs,
+    clippy::needless_pass_by_ref_mut
+)]
 #[path = "../src/schedule/mod.rs"]
 mod schedule;
 

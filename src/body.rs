@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Report};
 
 /// A response whose body comes as it is read, on the thread that reads it.

@@ -8,12 +8,29 @@ use std::time::Instant;
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
-use crate::batch::Course;
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 use crate::http::{Client, Host, Response, redirect};
 use crate::outcome::{Report, Timings};
 use crate::request::Request;
 use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
+
+/// What a job knows of its batch.
+pub(crate) trait Course: Send + Sync {
+    fn client(&self) -> &Arc<Client>;
+
+    fn is_cancelled(&self) -> bool;
+
+    /// From now on it is.
+    fn set_cancelled(&self);
+
+    fn status_is_error(&self) -> bool;
+
+    /// Gives the body to the sink, the tokens back, and the outcome to the consumer.
+    fn finish(&self, turn: &mut Turn<'_, Job>, response: Response, report: Report);
+
+    /// `has_run`: the outcome holds a token of the batch's unread ones.
+    fn fail(&self, report: Report, fault: Fault, has_run: bool);
+}
 
 pub(crate) struct Job {
     course: Arc<dyn Course>,
@@ -199,10 +216,4 @@ pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> Fault {
 /// A request's keys, for those who want its tokens but not its response.
 pub(crate) fn keys_of(request: &Request) -> Result<(Key, &[Key]), Fault> {
     Ok((Key::host(request.checked_url()?), request.budgets()))
-}
-
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
 }

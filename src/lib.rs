@@ -59,10 +59,12 @@
 
 mod batch;
 mod body;
+mod builder;
 mod downloader;
+mod engine;
 mod error;
+mod fault;
 mod http;
-mod inbox;
 mod job;
 mod outcome;
 mod request;
@@ -74,8 +76,10 @@ pub use url::Url;
 
 pub use crate::batch::{Batch, Canceller, Jobs, Outcomes};
 pub use crate::body::Body;
-pub use crate::downloader::{Builder, Downloader};
-pub use crate::error::{Error, ErrorKind};
+pub use crate::builder::Builder;
+pub use crate::downloader::Downloader;
+pub use crate::error::Error;
+pub use crate::fault::ErrorKind;
 pub use crate::http::resolve::{IpFamily, Resolve, SystemResolver};
 pub use crate::outcome::{Fetched, Report, Saved, Timings};
 pub use crate::request::Request;

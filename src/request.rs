@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 use crate::schedule::{Key, MAX_KEYS, Priority};
 
 /// What to fetch: a URL, and what is particular to it.

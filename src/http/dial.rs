@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::line::{Line, Shared};
 use super::wire;
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 
 /// How long an attempt is alone before the next address is tried beside it (RFC 8305, section
 /// 5, "Connection Attempt Delay").

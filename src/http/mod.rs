@@ -3,6 +3,7 @@
 
 mod buffers;
 mod dial;
+mod faults;
 mod line;
 pub(crate) mod redirect;
 pub(crate) mod resolve;
@@ -10,6 +11,7 @@ mod tls;
 mod transport;
 mod wire;
 
+use std::fmt;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,10 +24,12 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
 
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Timings};
 use crate::request::without_credentials;
 use crate::schedule::Post;
+
+use faults::fault_of;
 
 /// The connections to one host. Dropping it closes those that idle.
 pub(crate) type Host = ureq::Agent;
@@ -50,6 +54,12 @@ pub(crate) struct Client {
     config: Config,
     dialer: transport::Dialer,
     headers: HeaderMap,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
 }
 
 /// A response whose body is still on the wire.
@@ -301,33 +311,5 @@ impl Read for Reader {
             .map_err(|error| fault_of(ureq::Error::from(error)).into_io())?;
         self.ended |= amount == 0;
         Ok(amount)
-    }
-}
-
-fn fault_of(error: ureq::Error) -> Fault {
-    use ureq::Error as E;
-    match error {
-        E::Other(inner) => match inner.downcast::<Fault>() {
-            Ok(fault) => *fault,
-            Err(other) => Fault::with_source(ErrorKind::Protocol, "the exchange failed", other),
-        },
-        E::Io(error) => Fault::with_source(
-            ErrorKind::Truncated,
-            "the connection was closed before the response was whole",
-            error,
-        ),
-        E::HostNotFound => Fault::new(ErrorKind::Dns, "the host's name has no address"),
-        E::BadUri(why) => Fault::new(ErrorKind::InvalidUrl, why),
-        E::Timeout(which) => {
-            Fault::new(ErrorKind::Timeout, format!("the time for {which} is over"))
-        }
-        E::LargeResponseHeader(..) => Fault::new(
-            ErrorKind::Protocol,
-            format!(
-                "the response's header is larger than {} bytes",
-                buffers::INPUT
-            ),
-        ),
-        other => Fault::with_source(ErrorKind::Protocol, "the response is not valid HTTP", other),
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 use crate::request::redacted;
 
 /// As many as browsers follow (Fetch standard, HTTP-redirect fetch, step 5).

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::line::Line;
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 
 /// The configuration: the roots of the Mozilla programme, and those of the caller's.
 pub(super) fn config(extra_roots_pem: &[Vec<u8>]) -> Result<Arc<ClientConfig>, Fault> {

@@ -11,11 +11,12 @@ use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTi
 
 use super::buffers::{self, Lent};
 use super::dial::Dial;
+use super::faults::into_ureq;
 use super::line::Line;
 use super::resolve::Names;
 use super::tls::Tls;
 use super::wire;
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 
 /// How many bytes may come without one of a final response's header or a body among them. One
 /// read can bring more than the end of a header.
@@ -95,10 +96,6 @@ impl Dialer {
             }
         })
     }
-}
-
-pub(super) fn into_ureq(fault: Fault) -> ureq::Error {
-    ureq::Error::Other(Box::new(fault))
 }
 
 /// Where a connection is in its life.

@@ -1,5 +1,7 @@
 //! A lane: the jobs of one batch with one set of budgets.
 
+use std::hash::{Hash, Hasher};
+
 use crossbeam_channel::Sender;
 
 use super::slab::{Id, List, Slab};
@@ -84,10 +86,17 @@ impl<K> Rank<K> {
 pub(crate) const MAX_KEYS: usize = 4;
 
 /// The budgets of a lane, each once.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Needs {
     ids: [BudgetId; MAX_KEYS + 1],
     len: u8,
+}
+
+impl Hash for Needs {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Most have two, and each job's way through its batch's table hashes them three times.
+        self.iter().for_each(|id| id.hash(state));
+    }
 }
 
 impl Needs {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{Sink, name};
 use crate::body::Body;
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Report, Saved};
 
 /// Files below one directory. The final name appears when the body is whole, not before, and

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::Sink;
 use crate::body::Body;
-use crate::error::Fault;
+use crate::fault::Fault;
 use crate::outcome::{Fetched, Head, Report};
 
 pub(crate) struct Memory {

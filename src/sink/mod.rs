@@ -5,12 +5,12 @@ mod file;
 mod memory;
 mod name;
 
-pub(crate) use closure::{Closure, Pushing};
+pub(crate) use closure::{Closure, failed};
 pub(crate) use file::Files;
 pub(crate) use memory::Memory;
 
 use crate::body::Body;
-use crate::error::Fault;
+use crate::fault::Fault;
 use crate::outcome::{Head, Report};
 
 /// Where the bodies of a batch go, and what its consumer gets for each.

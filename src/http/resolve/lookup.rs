@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::cache::{Answer, wanted};
 use super::{Cache, Settings, no_address, normal, wire};
-use crate::error::{ErrorKind, Fault};
+use crate::fault::{ErrorKind, Fault};
 use crate::schedule::Interrupt;
 
 /// As many look-ups at once, and so as many threads. More would only be more questions at the

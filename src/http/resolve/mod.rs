@@ -15,9 +15,9 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
 use super::dial::Verdicts;
-use super::transport::into_ureq;
+use super::faults::into_ureq;
 use super::wire;
-use crate::error::Fault;
+use crate::fault::Fault;
 use cache::Cache;
 pub(super) use lookup::Lookups;
 
@@ -176,7 +176,7 @@ fn normal(host: &str) -> String {
 
 fn no_address(host: &str) -> Fault {
     Fault::new(
-        crate::error::ErrorKind::Dns,
+        crate::fault::ErrorKind::Dns,
         format!("the name {host:?} has no address that can be used"),
     )
 }

@@ -1,7 +1,7 @@
 //! The promises of the scheduler, without a network.
 //!
-//! `model`, `steps` and `moves` turn the state by hand, one move at a time. The others run real
-//! threads, on `rig`, and wait by channels, never by the clock.
+//! In `steps` and `moves` the state is turned by hand beside a naive model, one move at a time.
+//! The others run real threads, on `rig`, and wait by channels, never by the clock.
 
 mod entries;
 mod model;
@@ -9,6 +9,7 @@ mod moves;
 mod order;
 mod permits;
 mod rig;
+mod run;
 mod steps;
 mod stop;
 mod threads;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::{Ended, Priority};
-use super::steps::{Run, Step};
+use super::run::{Run, of};
+use super::steps::Step;
 use super::{key, limits, some};
 
 fn submit(batch: usize, keys: &[usize], priority: Priority) -> Step {
@@ -149,9 +150,7 @@ fn a_capacity_without_bound_costs_no_memory() {
     let mut run = after(1, &[&[OPEN, acquire(&[0])]]);
     run.state.set_capacity(&key(0), some(usize::MAX));
     for _ in 0..1000 {
-        run.state
-            .try_acquire(super::steps::of(&[key(0)]))
-            .expect("a token");
+        run.state.try_acquire(of(&[key(0)])).expect("a token");
     }
     assert_eq!(run.state.in_use(&key(0)), Some(1001));
 }

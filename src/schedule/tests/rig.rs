@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -294,7 +295,7 @@ pub(super) fn plug(client: &Client) -> Sender<()> {
 pub(super) fn plug_at(client: &Client, key: &Key) -> Sender<()> {
     let (unplug, plugged) = bounded::<()>(0);
     let (begun, begins) = bounded(1);
-    client.submit(usize::MAX, std::slice::from_ref(key), move || {
+    client.submit(usize::MAX, slice::from_ref(key), move || {
         begun.send(()).unwrap();
         let _ = plugged.recv();
     });

@@ -1,5 +1,6 @@
 //! The end: of a batch, of everything.
 
+use std::slice;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ fn wait(turn: &mut Turn<'_, Job>) -> Then {
 }
 
 fn sleep(client: &Client, tag: usize, key: &Key) {
-    client.submit_act(tag, &[key.clone()], |_| Then::Again {
+    client.submit_act(tag, slice::from_ref(key), |_| Then::Again {
         act: Box::new(|_| Then::Done),
         keys: None,
         at: Some(Instant::now() + 2 * LONG),
@@ -40,7 +41,7 @@ fn sleep(client: &Client, tag: usize, key: &Key) {
 /// Submits a job that runs until it is interrupted, and waits until it does.
 fn run_until_cut(client: &Client, tag: usize, key: &Key) {
     let (begun, begins) = bounded(1);
-    client.submit_act(tag, &[key.clone()], move |turn| {
+    client.submit_act(tag, slice::from_ref(key), move |turn| {
         begun.send(()).unwrap();
         wait(turn)
     });

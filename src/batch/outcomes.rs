@@ -1,0 +1,124 @@
+//! Outcomes as they come.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::inbox::{Inbox, Taken};
+use super::intake::{Canceller, Intake};
+use super::shared::Message;
+use crate::error::Error;
+use crate::request::Request;
+
+/// The outcomes of requests that are pushed, as an iterator in the order in which they finish.
+///
+/// Made by [`Downloader::open`](crate::Downloader::open) and [`Downloader::open_with`](crate::Downloader::open_with). It ends when every [`Jobs`](crate::Jobs) is
+/// gone and everything pushed has come out.
+///
+/// Dropping it cancels what is left.
+pub struct Outcomes<T> {
+    pub(super) inbox: Arc<Inbox<Message<T>>>,
+    pub(super) taken: Taken<Message<T>>,
+    pub(super) received: u64,
+    /// Tokens of outcomes that have been handed out, to be given back.
+    pub(super) owed: usize,
+    pub(super) intake: Arc<Intake>,
+}
+
+impl<T> Outcomes<T> {
+    /// Lets a request in, and returns its index. Never blocks.
+    ///
+    /// Unlike a [`Jobs`](crate::Jobs) the outcomes do not keep themselves open: a crawler that pushes the
+    /// links of each page before it asks for the next outcome ends by itself.
+    pub fn push(&self, request: impl Into<Request>) -> u64 {
+        self.intake.submit(request.into()).0
+    }
+
+    /// A handle with which another thread can cancel what is left.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller {
+            intake: Arc::downgrade(&self.intake),
+        }
+    }
+
+    pub(crate) fn intake(&self) -> &Arc<Intake> {
+        &self.intake
+    }
+
+    pub(super) fn submitted(&self) -> u64 {
+        self.intake.submitted.load(Ordering::SeqCst)
+    }
+
+    /// An outcome can be had without waiting.
+    pub(super) fn is_one_ready(&self) -> bool {
+        !self.taken.is_empty() || !self.inbox.is_empty()
+    }
+
+    /// The next outcome; `None` where something else is to be looked at. Blocks.
+    pub(super) fn receive(&mut self) -> Option<(u64, Result<T, Error>)> {
+        if self.taken.is_empty() {
+            self.inbox.try_take(&mut self.taken);
+        }
+        if self.taken.is_empty() {
+            self.intake.ticket.may_wait();
+            self.inbox.take(&mut self.taken);
+        }
+        let message = self.taken.pop().expect("it waits until there is one");
+        let Message::Outcome {
+            index,
+            has_run,
+            item,
+        } = message
+        else {
+            return None;
+        };
+        self.received += 1;
+        self.owed += usize::from(has_run);
+        self.pay_back();
+        Some((index, item))
+    }
+
+    /// Tokens go back some at a time while there is more to hand out: each time costs the
+    /// scheduler's lock.
+    fn pay_back(&mut self) {
+        if self.owed >= PAID_AT_ONCE || self.taken.is_empty() {
+            self.intake.ticket.read(std::mem::take(&mut self.owed));
+        }
+    }
+}
+
+/// How many outcomes that have been handed out still count as unread, at most, less one.
+const PAID_AT_ONCE: usize = 8;
+
+impl<T> Iterator for Outcomes<T> {
+    type Item = Result<T, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            // In this order: who pushes holds a `Jobs` while he does.
+            let open = self.intake.jobs.load(Ordering::SeqCst) > 0;
+            if !open && self.received == self.submitted() {
+                return None;
+            }
+            if let Some((_, item)) = self.receive() {
+                return Some(item);
+            }
+        }
+    }
+}
+
+impl<T> Drop for Outcomes<T> {
+    fn drop(&mut self) {
+        self.intake.cancel();
+    }
+}
+
+impl<T> fmt::Debug for Outcomes<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcomes")
+            .field("received", &self.received)
+            .field("submitted", &self.submitted())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,319 @@
+//! How a downloader is built.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::downloader::Downloader;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::fault::{ErrorKind, Fault};
+use crate::http::resolve::{IpFamily, Resolve, Settings as NameSettings, SystemResolver};
+use crate::http::{Client, Settings};
+use crate::schedule::{Key, Limits, Scheduler};
+
+const DEFAULT_WORKERS: usize = 32;
+/// No system runs more threads, and what each needs is allocated when the downloader is built.
+const MOST_WORKERS: usize = 65_536;
+/// As browsers do over HTTP/1.1.
+const DEFAULT_PER_HOST: usize = 6;
+const DEFAULT_WINDOW: usize = 4096;
+const DEFAULT_WINDOW_WHEN_IDLE: usize = 100_000;
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_DNS_TTL: Duration = Duration::from_secs(60);
+const DEFAULT_MAX_BODY: u64 = 64 * 1024 * 1024;
+/// How long idle connections are kept: less than the time after which common servers close
+/// them (Apache's 5 s aside).
+const IDLE_AGE: Duration = Duration::from_secs(15);
+/// How many hosts' idle connections are kept, so that file handles are left.
+const IDLE_HOSTS: usize = 64;
+
+/// The settings of a [`Downloader`].
+///
+/// ```
+/// use std::time::Duration;
+/// use fetchpool::Downloader;
+///
+/// let downloader = Downloader::builder()
+///     .workers(8)
+///     .connect_timeout(Duration::from_secs(3))
+///     .build()?;
+/// # Ok::<(), fetchpool::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder {
+    workers: usize,
+    per_host: NonZeroUsize,
+    limits: HashMap<Key, NonZeroUsize>,
+    window: NonZeroUsize,
+    window_when_idle: NonZeroUsize,
+    unread: Option<NonZeroUsize>,
+    connect_timeout: Duration,
+    idle_timeout: Duration,
+    max_body: u64,
+    max_file: Option<u64>,
+    local_address: Option<IpAddr>,
+    names: NameSettings,
+    headers: HeaderMap,
+    user_agent: Option<String>,
+    status_is_error: bool,
+    roots_pem: Vec<Vec<u8>>,
+}
+
+const fn non_zero(n: usize) -> NonZeroUsize {
+    match NonZeroUsize::new(n) {
+        Some(n) => n,
+        None => panic!("zero"),
+    }
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            workers: DEFAULT_WORKERS,
+            per_host: non_zero(DEFAULT_PER_HOST),
+            limits: HashMap::new(),
+            window: non_zero(DEFAULT_WINDOW),
+            window_when_idle: non_zero(DEFAULT_WINDOW_WHEN_IDLE),
+            unread: None,
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            max_body: DEFAULT_MAX_BODY,
+            max_file: None,
+            local_address: None,
+            names: NameSettings {
+                resolver: Arc::new(SystemResolver),
+                fixed: Vec::new(),
+                family: IpFamily::Any,
+                ttl: DEFAULT_DNS_TTL,
+                limit: DEFAULT_RESOLVE_TIMEOUT,
+            },
+            headers: HeaderMap::new(),
+            user_agent: None,
+            status_is_error: true,
+            roots_pem: Vec::new(),
+        }
+    }
+
+    /// How many threads there are at most, and so how many requests at once over all hosts. The
+    /// default is 32; 0 means the default, and more than 65,536 means that many.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = match workers {
+            0 => DEFAULT_WORKERS,
+            workers => workers.min(MOST_WORKERS),
+        };
+        self
+    }
+
+    /// How many requests at once to a host. The default is 6, as in browsers.
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    ///
+    /// let two = NonZeroUsize::new(2).unwrap();
+    /// let downloader = fetchpool::Downloader::builder().per_host(two).build()?;
+    /// # Ok::<(), fetchpool::Error>(())
+    /// ```
+    pub fn per_host(mut self, capacity: NonZeroUsize) -> Self {
+        self.per_host = capacity;
+        self
+    }
+
+    /// The capacity of one budget, other than the usual: of a host ([`Key::host`]), or of one of
+    /// the caller's own ([`Key::named`], [`Request::budget`](crate::Request::budget)). What is not set here is that of
+    /// [`per_host`](Self::per_host).
+    pub fn limit(mut self, key: Key, capacity: NonZeroUsize) -> Self {
+        self.limits.insert(key, capacity);
+        self
+    }
+
+    /// How many requests of a batch's input are read ahead of the outcomes that its consumer
+    /// has asked for. The default is 4,096.
+    pub fn window(mut self, requests: NonZeroUsize) -> Self {
+        self.window = requests;
+        self
+    }
+
+    /// How many requests are read ahead, instead of [`window`](Self::window), as long as some
+    /// worker has nothing to do: so a list sorted by host finds the next host. The default is
+    /// 100,000.
+    pub fn window_when_idle(mut self, requests: NonZeroUsize) -> Self {
+        self.window_when_idle = requests;
+        self
+    }
+
+    /// How many outcomes of a batch may wait to be read, or be on their way, before the batch
+    /// pauses. The default is twice the number of workers.
+    pub fn unread(mut self, outcomes: NonZeroUsize) -> Self {
+        self.unread = Some(outcomes);
+        self
+    }
+
+    /// How long connecting may take, the TLS handshake included. The default is 10 s.
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long a server may be silent, before its response and within. The default is 30 s.
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = limit;
+        self
+    }
+
+    /// The largest body in bytes that is taken into memory; a larger one is an error of the
+    /// kind [`ErrorKind::TooLarge`]. The default is 64 MiB.
+    pub fn max_body(mut self, bytes: u64) -> Self {
+        self.max_body = bytes;
+        self
+    }
+
+    /// The largest body in bytes that is written to a file or given to a closure. The default
+    /// is `None`: no limit.
+    pub fn max_file(mut self, bytes: Option<u64>) -> Self {
+        self.max_file = bytes;
+        self
+    }
+
+    /// The address of this machine that connections are made from. The default is the system's
+    /// choice.
+    pub fn local_address(mut self, address: IpAddr) -> Self {
+        self.local_address = Some(address);
+        self
+    }
+
+    /// How long looking up a name may take. The default is 10 s.
+    pub fn resolve_timeout(mut self, limit: Duration) -> Self {
+        self.names.limit = limit;
+        self
+    }
+
+    /// How long a name's addresses are taken to be true. The default is 60 s: the system's
+    /// resolver does not tell what the name server said.
+    ///
+    /// For ten minutes longer they serve while they are being renewed. That a name cannot be
+    /// looked up is believed for 2 s.
+    pub fn dns_ttl(mut self, ttl: Duration) -> Self {
+        self.names.ttl = ttl;
+        self
+    }
+
+    /// Which of a host's addresses are used. The default is [`IpFamily::Any`].
+    pub fn ip_family(mut self, family: IpFamily) -> Self {
+        self.names.family = family;
+        self
+    }
+
+    /// Has a name stand for these addresses, as curl's `--resolve`: it is never looked up.
+    pub fn resolve(
+        mut self,
+        host: impl Into<String>,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Self {
+        self.names
+            .fixed
+            .push((host.into(), addresses.into_iter().collect()));
+        self
+    }
+
+    /// Looks names up by other means than the system's.
+    pub fn resolver(mut self, resolver: impl Resolve) -> Self {
+        self.names.resolver = Arc::new(resolver);
+        self
+    }
+
+    /// The `User-Agent` header. The default is `fetchpool/` and the version.
+    pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
+        self.user_agent = Some(user_agent.into());
+        self
+    }
+
+    /// A header that every request has. One of a request's own takes the place of all of the
+    /// same name; see [`Request::header`](crate::Request::header) for those that are left out.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// Whether a status of 400 or more is an error, of the kind [`ErrorKind::Status`], rather
+    /// than a response like another. The default is `true`.
+    pub fn status_as_error(mut self, yes: bool) -> Self {
+        self.status_is_error = yes;
+        self
+    }
+
+    /// Trusts the certificates of a PEM file, besides the roots of the Mozilla programme.
+    pub fn add_root_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.roots_pem.push(pem.into());
+        self
+    }
+
+    /// Makes the downloader. Starts no thread yet.
+    ///
+    /// # Errors
+    /// When a root certificate or the user agent cannot be used.
+    pub fn build(self) -> Result<Downloader, Error> {
+        let Self {
+            workers,
+            per_host,
+            limits,
+            window,
+            window_when_idle,
+            unread,
+            connect_timeout,
+            idle_timeout,
+            max_body,
+            max_file,
+            local_address,
+            names,
+            mut headers,
+            user_agent,
+            status_is_error,
+            roots_pem,
+        } = self;
+        if let Some(user_agent) = user_agent {
+            let value = HeaderValue::try_from(user_agent).map_err(|error| {
+                let doing = "the user agent is not a header's value";
+                Error::bare(Fault::with_source(ErrorKind::Protocol, doing, error), None)
+            })?;
+            headers.insert(USER_AGENT, value);
+        }
+        let widest = limits.values().copied().fold(per_host, NonZeroUsize::max);
+        let client = Client::new(Settings {
+            connect_timeout,
+            idle_timeout,
+            idle_connections: widest.get(),
+            idle_age: IDLE_AGE,
+            local_address,
+            names,
+            headers,
+            extra_roots_pem: roots_pem,
+        })
+        .map_err(|fault| Error::bare(fault, None))?;
+        let workers = non_zero(workers);
+        let scheduler_limits = Limits {
+            workers,
+            per_host,
+            idle_age: IDLE_AGE,
+            idle_entries: IDLE_HOSTS,
+        };
+        Ok(Downloader::of(Engine {
+            scheduler: Scheduler::new(scheduler_limits, limits),
+            client: Arc::new(client),
+            unread: unread.unwrap_or_else(|| workers.saturating_mul(non_zero(2))),
+            window: window.get() as u64,
+            window_when_idle: window_when_idle.get().max(window.get()) as u64,
+            status_is_error,
+            max_body,
+            max_file: max_file.unwrap_or(u64::MAX),
+        }))
+    }
+}

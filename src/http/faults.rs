@@ -1,0 +1,36 @@
+//! Our faults through ureq's hands, and ureq's errors as ours.
+
+use super::buffers;
+use crate::fault::{ErrorKind, Fault};
+
+pub(super) fn into_ureq(fault: Fault) -> ureq::Error {
+    ureq::Error::Other(Box::new(fault))
+}
+
+pub(super) fn fault_of(error: ureq::Error) -> Fault {
+    use ureq::Error as E;
+    match error {
+        E::Other(inner) => match inner.downcast::<Fault>() {
+            Ok(fault) => *fault,
+            Err(other) => Fault::with_source(ErrorKind::Protocol, "the exchange failed", other),
+        },
+        E::Io(error) => Fault::with_source(
+            ErrorKind::Truncated,
+            "the connection was closed before the response was whole",
+            error,
+        ),
+        E::HostNotFound => Fault::new(ErrorKind::Dns, "the host's name has no address"),
+        E::BadUri(why) => Fault::new(ErrorKind::InvalidUrl, why),
+        E::Timeout(which) => {
+            Fault::new(ErrorKind::Timeout, format!("the time for {which} is over"))
+        }
+        E::LargeResponseHeader(..) => Fault::new(
+            ErrorKind::Protocol,
+            format!(
+                "the response's header is larger than {} bytes",
+                buffers::INPUT
+            ),
+        ),
+        other => Fault::with_source(ErrorKind::Protocol, "the response is not valid HTTP", other),
+    }
+}
