@@ -30,7 +30,7 @@ use divan::Bencher;
 mod schedule;
 
 /// Its state alone, which `schedule` shows nobody.
-#[allow(dead_code, unreachable_pub, missing_docs)]
+#[allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
 #[path = "../src/schedule"]
 mod alone {
     mod budget;

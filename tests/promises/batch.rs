@@ -25,7 +25,7 @@ fn whatever_turns_into_a_request_is_taken() {
     let counts = [
         downloader.fetch_all(text.lines()).flatten().count(),
         downloader.fetch_all(&owned).flatten().count(),
-        downloader.fetch_all(owned.clone()).flatten().count(),
+        downloader.fetch_all(owned).flatten().count(),
         downloader.fetch_all([&parsed, &parsed]).flatten().count(),
         downloader
             .fetch_all([parsed.clone(), parsed])
@@ -108,7 +108,6 @@ fn in_order_works_where_more_are_held_back_than_may_be_unread() {
     let urls: Vec<_> = (0..50).map(|i| origin.url(&format!("/{i}"))).collect();
     let downloader = with(|b| b.unread(n(2)));
     let opener = std::thread::spawn({
-        let gate = gate.clone();
         let other = echo();
         let downloader = downloader.clone();
         move || {
