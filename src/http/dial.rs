@@ -109,7 +109,7 @@ impl Dial {
                 (None, 0) => None,
                 (None, _) => Some(next_at),
             };
-            let ready = poll(&attempts, until);
+            let ready = poll(&attempts, sooner_where_deaf(until));
             let mut index = 0;
             for ready in ready {
                 if !ready {
@@ -165,6 +165,17 @@ impl Dial {
         }
         None
     }
+}
+
+/// On Linux an interruption shuts the socket down, and that ends the wait. Elsewhere a socket
+/// that is not connected cannot be shut down: there we look up now and then.
+#[cfg(unix)]
+fn sooner_where_deaf(until: Option<Instant>) -> Option<Instant> {
+    if cfg!(target_os = "linux") {
+        return until;
+    }
+    let soon = Instant::now() + STAGGER;
+    Some(until.map_or(soon, |until| until.min(soon)))
 }
 
 #[cfg(unix)]

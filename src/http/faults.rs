@@ -28,7 +28,7 @@ pub(super) fn fault_of(error: ureq::Error) -> Fault {
             ErrorKind::Protocol,
             format!(
                 "the response's header is larger than {} bytes",
-                buffers::INPUT
+                buffers::MAX_HEADER
             ),
         ),
         other => Fault::with_source(ErrorKind::Protocol, "the response is not valid HTTP", other),

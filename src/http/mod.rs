@@ -117,7 +117,7 @@ impl Client {
             .timeout_connect(Some(connect_timeout.min(LONGEST_TIME)))
             .timeout_per_read(Some(idle_timeout.min(LONGEST_TIME)))
             .timeout_per_write(Some(idle_timeout.min(LONGEST_TIME)))
-            .max_response_header_size(buffers::INPUT)
+            .max_response_header_size(buffers::MAX_HEADER)
             .max_idle_connections(idle_connections)
             .max_idle_connections_per_host(idle_connections)
             .max_idle_age(idle_age)
