@@ -85,6 +85,20 @@ impl Downloader {
     /// for the next line of an input that trickles in, outcomes wait as well: feed such input
     /// into [`open`](Self::open), from a thread of its own.
     ///
+    /// Nothing is skipped: an empty line is a request with an invalid URL.
+    ///
+    /// ```no_run
+    /// use std::fs::File;
+    /// use std::io::{BufRead, BufReader};
+    ///
+    /// // A list of any length, of which a window is in memory.
+    /// let lines = BufReader::new(File::open("urls.txt")?).lines();
+    /// for page in fetchpool::Downloader::new().fetch_all(lines.map_while(Result::ok)) {
+    ///     println!("{}", page?.body().len());
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// ```
     /// use fetchpool::Downloader;
     ///
@@ -133,7 +147,9 @@ impl Downloader {
     /// Fetches URLs and gives each body to a closure, as it comes, on the worker that fetches
     /// it. The host's token is held until the closure returns.
     ///
-    /// An error that the closure returns becomes the outcome of that request; so does a panic.
+    /// The closure returns an [`io::Result`], as reading does. An error that it returns becomes
+    /// the outcome of that request; so does a panic. Others than I/O errors go through
+    /// [`io::Error::other`].
     ///
     /// ```no_run
     /// use std::io;

@@ -96,6 +96,13 @@ impl fmt::Debug for Error {
     }
 }
 
+/// For closures, which return what reading returns.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}
+
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.fault.source()

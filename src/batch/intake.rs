@@ -55,7 +55,8 @@ impl Jobs {
     /// Lets a request in, and returns its index. Never blocks: what is pushed faster than it
     /// is fetched waits in memory.
     ///
-    /// Once the outcomes have been dropped or cancelled it is cancelled at once.
+    /// Once the outcomes have been dropped or cancelled it is cancelled at once: its outcome says
+    /// so, where there is anybody to read it.
     pub fn push(&self, request: impl Into<Request>) -> u64 {
         self.intake.submit(request.into()).0
     }

@@ -66,7 +66,8 @@ pub(crate) enum Ended {
     NoThread,
 }
 
-/// Where a batch is told that workers idle. Called under no lock, on any thread.
+/// Where a batch is told that workers idle. Called under no lock, on any thread: from within
+/// [`Ticket::read`] and [`Ticket::cancel`], too. It is to be brief.
 pub(crate) trait Feed: Send + Sync {
     fn more(&self);
 }
@@ -117,6 +118,9 @@ struct Shared<W: Work> {
 struct Threads {
     clock: bool,
     handles: Vec<JoinHandle<()>>,
+    /// The tests' way to run out of them.
+    #[cfg(test)]
+    are_refused: bool,
 }
 
 impl<W: Work> Scheduler<W> {
@@ -190,7 +194,8 @@ impl<W: Work> Ticket<W> {
         self.shared.may_wait();
     }
 
-    /// Whether workers idle. If not, the batch's [`Feed`] is called when they do.
+    /// Whether workers idle. If not, the batch's [`Feed`] is called when they do, or when the
+    /// batch ends.
     pub(crate) fn wants_more(&self) -> bool {
         self.shared.state.lock().wants_more(self.id)
     }
@@ -314,7 +319,8 @@ impl<W: Work> Shared<W> {
     fn start_worker(self: &Arc<Self>, number: usize) {
         let shared = Arc::clone(self);
         let run = move || worker::run(&shared, number);
-        if let Err(error) = self.spawn(&mut self.threads.lock(), &number.to_string(), run) {
+        let spawned = self.spawn(&mut self.threads.lock(), &number.to_string(), run);
+        if let Err(error) = spawned {
             self.do_with_fewer_workers(&error);
         }
     }
@@ -326,6 +332,10 @@ impl<W: Work> Shared<W> {
         name: &str,
         run: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<()> {
+        #[cfg(test)]
+        if threads.are_refused {
+            return Err(std::io::Error::other("refused"));
+        }
         if !self.stopped.load(Ordering::SeqCst) {
             let thread = std::thread::Builder::new().name(format!("fetchpool-{name}"));
             threads.handles.push(thread.spawn(run)?);

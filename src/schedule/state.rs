@@ -173,7 +173,9 @@ impl<W: Work> State<W> {
             return;
         };
         if batch.hungry {
+            // Or it would wait for that for ever.
             self.hungry.remove(&mut self.batches, id);
+            self.feed(id);
         }
         let mut batch = self.batches.remove(id).expect("looked up above");
         while let Some(job) = batch.asleep.pop_front(&mut self.jobs) {
@@ -208,7 +210,7 @@ impl<W: Work> State<W> {
                 .is_some_and(|batch| self.budgets[batch.unread].has_room())
     }
 
-    /// As `is_hungry`; if not, the batch's feed is called once it is.
+    /// As `is_hungry`; if not, the batch's feed is called once it is, or when the batch ends.
     pub(super) fn wants_more(&mut self, id: BatchId) -> bool {
         let hungry = self.is_hungry(id);
         if let Some(batch) = self.batches.get_mut(id) {

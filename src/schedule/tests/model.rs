@@ -207,7 +207,6 @@ impl Model {
 
     pub(super) fn cancel(&mut self, batch: usize) {
         self.batches[batch].open = false;
-        self.batches[batch].registered = false;
         for (id, job) in self.jobs.iter_mut().enumerate() {
             if job.batch == batch && matches!(job.is, Is::Waiting | Is::AsleepUntil(_)) {
                 job.is = Is::Over;

@@ -1,6 +1,7 @@
 //! A scheduler whose jobs are closures, and a watchdog over the tests that use it.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::slice;
 use std::sync::Arc;
@@ -127,6 +128,13 @@ pub(super) struct Rig {
 }
 
 impl Rig {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            scheduler: Scheduler::new(limits, HashMap::new()),
+            reported: Arc::default(),
+        }
+    }
+
     pub(super) fn open(&self, unread: usize) -> Client {
         let (ring, rung) = bounded(1);
         self.open_with(Arc::new(Bell(ring)), unread, rung)
@@ -305,10 +313,7 @@ pub(super) fn plug_at(client: &Client, key: &Key) -> Sender<()> {
 
 /// Runs a test with a scheduler, and tells what hangs if it hangs.
 pub(super) fn with(limits: Limits, test: impl FnOnce(Rig) + Send + 'static) {
-    let rig = Rig {
-        scheduler: Scheduler::new(limits, std::collections::HashMap::new()),
-        reported: Arc::default(),
-    };
+    let rig = Rig::new(limits);
     let (shared, reported) = (Arc::clone(&rig.scheduler.shared), Arc::clone(&rig.reported));
     let (running, ended) = bounded::<()>(0);
     let thread = std::thread::spawn(move || {

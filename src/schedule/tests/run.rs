@@ -118,8 +118,9 @@ impl Run {
         self.permits.len()
     }
 
-    pub(super) fn running(&self) -> usize {
-        self.running.len()
+    /// The jobs that run, by the order in which they were submitted.
+    pub(super) fn running(&self) -> Vec<usize> {
+        self.running.iter().map(|&(id, _)| id).collect()
     }
 
     fn at(&self, millis: u64) -> Instant {

@@ -1,7 +1,7 @@
 //! The end: of a batch, of everything.
 
 use std::slice;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Barrier, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -140,6 +140,53 @@ fn every_job_ends_once_however_the_stop_comes_between() {
     }
 }
 
+#[test]
+fn a_job_on_its_way_to_a_worker_ends_with_the_stop() {
+    with_workers(1, 1, |rig| {
+        let client = rig.open(10);
+        let (finished, is_finished) = bounded(1);
+        let (leave, left) = bounded::<()>(0);
+        client.submit_act(0, &[key(0)], move |turn| {
+            turn.finish();
+            finished.send(()).unwrap();
+            let _ = left.recv();
+            Then::Done
+        });
+        is_finished.recv().unwrap();
+        // For the worker that is about to be free.
+        client.submit(1, &[key(1)], || {});
+        rig.scheduler.stop();
+        assert_eq!(client.next(), (1, Fate::Ended(Ended::Shutdown)));
+        assert_eq!(rig.scheduler.entries(), 0);
+        drop(leave);
+        assert_eq!(client.next(), (0, Fate::Ran));
+    });
+}
+
+#[test]
+fn a_job_that_comes_with_the_stop_ends_once_and_starts_no_thread_after_it() {
+    with_workers(1, 1, |_| {
+        for round in 0..1000 {
+            let rig = Rig::new(limits(1, 1));
+            let client = rig.open(10);
+            let shared = Arc::clone(&rig.scheduler.shared);
+            let both = Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    both.wait();
+                    (0..round % 50 * 10).for_each(|_| std::hint::spin_loop());
+                    drop(rig);
+                });
+                both.wait();
+                client.submit(0, &[key(0)], || {});
+            });
+            assert_ne!(client.next(), (0, Fate::Lost));
+            assert_eq!(shared.state.lock().entries(), 0);
+            assert!(shared.threads.lock().handles.is_empty());
+        }
+    });
+}
+
 /// Each thread holds the shared part, and the watchdog does.
 fn assert_all_is_gone(rig: Rig) {
     let shared: Weak<Shared<Job>> = Arc::downgrade(&rig.scheduler.shared);
@@ -186,7 +233,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        drop(self.rig.try_recv().unwrap());
+        drop(self.rig.recv().unwrap());
         self.gone.send(()).unwrap();
     }
 }

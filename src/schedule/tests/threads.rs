@@ -14,7 +14,7 @@ const HOSTS: usize = 12;
 const PROXY: usize = HOSTS;
 const CAPACITY: usize = 3;
 const BATCHES: usize = 12;
-const JOBS: usize = 600;
+const JOBS: usize = 2000;
 
 /// How many are at each of the budgets.
 #[derive(Clone, Default)]

@@ -3,10 +3,11 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crossbeam_channel::{bounded, unbounded};
 
-use super::super::{Feed, Ticket};
+use super::super::{Ended, Feed, Ticket};
 use super::key;
 use super::rig::{Client, Fate, Job, Rig, Then, Uncaught, plug, plug_at, with_workers};
 
@@ -78,6 +79,63 @@ fn a_panic_kills_no_worker_and_keeps_no_token() {
         client.submit(600, &[key(9)], || {});
         client.tags(1);
         assert!(rig.started() <= 2);
+    });
+}
+
+fn refuse_threads(rig: &Rig, refuse: bool) {
+    rig.scheduler.shared.threads.lock().are_refused = refuse;
+}
+
+#[test]
+fn where_the_system_gives_no_thread_all_jobs_end() {
+    with_workers(4, 1, |rig| {
+        let client = rig.open(10);
+        refuse_threads(&rig, true);
+        for tag in 0..5 {
+            client.submit(tag, &[key(tag)], || {});
+            assert_eq!(client.next(), (tag, Fate::Ended(Ended::NoThread)));
+        }
+        assert_eq!(rig.scheduler.entries(), 0);
+    });
+}
+
+#[test]
+fn where_the_system_gives_fewer_threads_those_do_all_jobs() {
+    with_workers(4, 1, |rig| {
+        let (client, other) = (rig.open(10), rig.open(10));
+        let unplug = plug(&other);
+        refuse_threads(&rig, true);
+        for tag in 0..100 {
+            client.submit(tag, &[key(tag % 3)], || {});
+        }
+        refuse_threads(&rig, false);
+        assert_eq!(rig.started(), 1);
+        drop(unplug);
+        client.tags(100);
+        assert_eq!((rig.started(), threads(&rig)), (1, 1));
+    });
+}
+
+#[test]
+fn a_clock_that_cannot_start_is_started_with_the_next_move() {
+    with_workers(1, 1, |rig| {
+        let client = rig.open(10);
+        let unplug = plug(&client);
+        refuse_threads(&rig, true);
+        client.submit_act(0, &[key(0)], |_| Then::Again {
+            act: Box::new(|_| Then::Done),
+            keys: None,
+            at: Some(Instant::now()),
+        });
+        drop(unplug);
+        client.take(1);
+        client.submit(1, &[key(0)], || {});
+        assert_eq!(client.tags(1), [1]);
+        refuse_threads(&rig, false);
+        client.submit(2, &[key(0)], || {});
+        let mut tags = client.tags(2);
+        tags.sort_unstable();
+        assert_eq!(tags, [0, 2]);
     });
 }
 

@@ -62,6 +62,7 @@ impl Run {
             assert!(out.is_some() || !awaited && !self.model.is_used(n));
         }
         for (batch, (id, _)) in self.model.batches.iter().zip(&self.batches) {
+            assert!(batch.open || !batch.registered, "waits for ever");
             assert_eq!(self.state.unread(*id), batch.open.then_some(batch.unread));
         }
     }
