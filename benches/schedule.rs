@@ -35,6 +35,7 @@ mod schedule;
 mod alone {
     mod budget;
     mod clock;
+    mod ids;
     mod key;
     mod lane;
     mod slab;
@@ -44,9 +45,10 @@ mod alone {
     use std::sync::Arc;
 
     use super::{Shape, some};
+    use ids::BatchId;
     use key::Key;
     use lane::Priority;
-    use state::{Assignment, BatchId, Limits, State};
+    use state::{Assignment, Limits, State};
 
     // What `state` asks of its surroundings.
 

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
+use super::ids::LaneKind;
 use super::key::Key;
 use super::lane::Rank;
 use super::slab::List;
-use super::state::LaneKind;
 
 /// The tokens in use are the fill of a bounded channel: a send takes one, a receive gives it
 /// back. Nobody ever blocks on it; who finds it full waits in the budget's line.

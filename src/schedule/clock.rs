@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-use super::state::{BudgetId, JobId};
+use super::ids::{BudgetId, JobId};
 
 /// What is to be done when its time has come. An event whose entry is gone by then is void.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

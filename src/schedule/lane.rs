@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use crossbeam_channel::Sender;
 
+use super::ids::{BatchId, BudgetId, JobId, JobKind};
 use super::slab::{Id, List, Slab};
-use super::state::{BatchId, BudgetId, JobId, Jobs};
 
 /// Which of two jobs that could both run is taken first.
 ///
@@ -152,8 +152,16 @@ pub(super) struct Lane {
     fresh: Rank<JobKind>,
 }
 
-/// The kind of the slab of jobs.
-pub(super) enum JobKind {}
+pub(super) type Jobs<W> = Slab<JobKind, Job<W>>;
+
+/// A job that waits: in a lane, or asleep until the clock rings.
+pub(super) struct Job<W> {
+    pub(super) work: W,
+    pub(super) batch: BatchId,
+    pub(super) priority: Priority,
+    pub(super) begun: bool,
+    pub(super) needs: Needs,
+}
 
 impl Lane {
     pub(super) fn new(owner: Owner, needs: Needs, priority: Priority) -> Self {

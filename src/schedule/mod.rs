@@ -4,6 +4,7 @@
 
 mod budget;
 mod clock;
+mod ids;
 mod key;
 mod lane;
 mod permit;
@@ -31,7 +32,8 @@ pub use permit::Permit;
 pub(crate) use state::Limits;
 pub(crate) use worker::{Interrupt, Post, Turn};
 
-use state::{Assignment, BatchId, Effect, State};
+use ids::BatchId;
+use state::{Assignment, Effect, State};
 
 /// A job, as the scheduler sees it.
 pub(crate) trait Work: Send + Sized + 'static {

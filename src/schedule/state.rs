@@ -22,31 +22,11 @@ use crossbeam_channel::Sender;
 
 use super::budget::Budget;
 use super::clock::{Clock, Event};
+use super::ids::{BatchId, BatchKind, BudgetId, BudgetKind, JobId, JobKind, LaneId, LaneKind};
 use super::key::Key;
-use super::lane::{JobKind, Lane, Needs, Owner, Place, Priority, Rank};
+use super::lane::{Job, Jobs, Lane, Needs, Owner, Place, Priority, Rank};
 use super::slab::{Id, List, Slab};
 use super::{Ended, Feed, Keys, Work};
-
-pub(super) enum LaneKind {}
-pub(super) enum BudgetKind {}
-#[derive(Debug)]
-pub(crate) enum BatchKind {}
-
-pub(super) type JobId = Id<JobKind>;
-pub(super) type LaneId = Id<LaneKind>;
-pub(super) type BudgetId = Id<BudgetKind>;
-pub(super) type BatchId = Id<BatchKind>;
-
-pub(super) type Jobs<W> = Slab<JobKind, Job<W>>;
-
-/// A job that waits: in a lane, or asleep until the clock rings.
-pub(super) struct Job<W> {
-    work: W,
-    batch: BatchId,
-    pub(super) priority: Priority,
-    pub(super) begun: bool,
-    needs: Needs,
-}
 
 /// One batch's part in the scheduler.
 struct Batch {

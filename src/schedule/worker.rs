@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::state::{Assignment, BatchId};
+use super::ids::BatchId;
+use super::state::Assignment;
 use super::{Shared, Work};
 
 /// Something that a running job may be blocked on, and how to make it return.

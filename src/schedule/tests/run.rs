@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 
+use super::super::ids::{BatchId, LaneId};
 use super::super::lane::Needs;
-use super::super::state::{Assignment, BatchId, LaneId, State};
+use super::super::state::{Assignment, State};
 use super::super::{Ended, Feed, Keys, Limits, Priority, Turn, Work};
 use super::model::{KEYS, Model};
 use super::steps::{Step, Which};
