@@ -117,6 +117,9 @@ impl Dial {
                     continue;
                 }
                 match attempts[index].0.0.take_error() {
+                    // What an interruption does to a socket that is being connected is the
+                    // system's affair: it need not look like a failure.
+                    Ok(None) if wire::is_interrupted() => return None,
                     Ok(None) => return Some(attempts.swap_remove(index)),
                     Ok(Some(error)) | Err(error) => {
                         failed(attempts.remove(index).1, error);
