@@ -4,6 +4,7 @@
 //! The others run real threads, on `rig`, and wait by channels, never by the clock.
 
 mod entries;
+mod interrupts;
 mod model;
 mod moves;
 mod order;

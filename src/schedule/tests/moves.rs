@@ -159,3 +159,41 @@ fn a_capacity_without_bound_costs_no_memory() {
     }
     assert_eq!(run.state.in_use(&key(0)), Some(1001));
 }
+
+#[test]
+fn nothing_goes_before_it_has_been_idle_for_long() {
+    let jobs = [OPEN, normal(0, &[0]), normal(0, &[1]), Step::Dispatch];
+    let half = Step::Wait { millis: 40_000 };
+    let mut run = after(1, &[&jobs, &[FINISH, half.clone(), FINISH]]);
+    let mut idle_after = |step| {
+        run.step(step);
+        run.check();
+        run.state.idle_entries()
+    };
+    assert_eq!(idle_after(Step::Wait { millis: 1 }), 2);
+    assert_eq!(idle_after(half.clone()), 1);
+    assert_eq!(idle_after(half), 0);
+}
+
+#[test]
+fn who_tries_does_not_go_before_those_who_wait() {
+    let closed = Step::CloseGate { key: 0, millis: 10 };
+    let lines = [normal(0, &[0]), normal(1, &[0]), Step::Wait { millis: 10 }];
+    // One lane is in the ring, and the other in the line: there are two tokens.
+    let mut run = after(1, &[&[OPEN, OPEN, closed], &lines]);
+    assert_eq!(run.step(Step::TryAcquire { keys: vec![0] }), None);
+    run.check();
+}
+
+#[test]
+fn waiters_are_served_in_their_order() {
+    let closed = Step::CloseGate { key: 0, millis: 10 };
+    let urgent = submit(0, &[0], Priority::High);
+    let opens = Step::Wait { millis: 10 };
+    // A worker could come for the urgent one, so the first waiter is not served at once.
+    let run = after(
+        1,
+        &[&[OPEN, closed, acquire(&[0]), urgent, opens, acquire(&[0])]],
+    );
+    assert_eq!(run.permits(), 0);
+}

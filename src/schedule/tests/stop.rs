@@ -7,28 +7,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::super::{Ended, Feed, Interrupt, Key, Shared, Turn};
+use super::super::{Ended, Feed, Key, Shared};
+use super::interrupts::run_until_cut;
 use super::rig::{Client, Fate, Job, LONG, Rig, Then, with, with_workers};
 use super::{key, limits};
-
-/// Something to wait on, that can be interrupted.
-struct Wire(Sender<()>);
-
-impl Interrupt for Wire {
-    fn interrupt(&self) {
-        let _ = self.0.try_send(());
-    }
-}
-
-/// A job that runs until it is interrupted.
-fn wait(turn: &mut Turn<'_, Job>) -> Then {
-    let (cut, is_cut) = bounded(1);
-    let wire: Arc<dyn Interrupt> = Arc::new(Wire(cut));
-    turn.post().waits_on(Arc::downgrade(&wire));
-    is_cut.recv_timeout(LONG).expect("to be interrupted");
-    assert!(turn.post().is_interrupted());
-    Then::Done
-}
 
 fn sleep(client: &Client, tag: usize, key: &Key) {
     client.submit_act(tag, slice::from_ref(key), |_| Then::Again {
@@ -36,16 +18,6 @@ fn sleep(client: &Client, tag: usize, key: &Key) {
         keys: None,
         at: Some(Instant::now() + 2 * LONG),
     });
-}
-
-/// Submits a job that runs until it is interrupted, and waits until it does.
-fn run_until_cut(client: &Client, tag: usize, key: &Key) {
-    let (begun, begins) = bounded(1);
-    client.submit_act(tag, slice::from_ref(key), move |turn| {
-        begun.send(()).unwrap();
-        wait(turn)
-    });
-    begins.recv().unwrap();
 }
 
 /// One of each: asleep, running, waiting for a token.
@@ -82,9 +54,10 @@ fn a_cancelled_batch_ends_and_no_other_notices() {
     with_workers(3, 1, |rig| {
         let (client, other) = (rig.open(10), rig.open(10));
         one_of_each(&client);
-        run_until_cut(&other, 0, &key(2));
+        let wire = run_until_cut(&other, 0, &key(2));
         other.submit(1, &[key(1)], || {});
         client.cancel();
+        assert_eq!(wire.cuts(), 0);
         let ended = Fate::Ended(Ended::Cancelled);
         assert_eq!(fates(&client), [ended, Fate::Ran, ended]);
         assert_eq!(other.tags(1), [1]);
@@ -93,22 +66,6 @@ fn a_cancelled_batch_ends_and_no_other_notices() {
         assert_eq!(other.tags(1), [0]);
         drop(other);
         assert_eq!(rig.scheduler.entries(), 0);
-    });
-}
-
-#[test]
-fn a_job_that_is_taken_while_it_is_cancelled_is_interrupted() {
-    with_workers(2, 2, |rig| {
-        for round in 0..2000 {
-            let client = rig.open(10);
-            for tag in 0..3 {
-                client.submit_act(tag, &[key(round % 2)], wait);
-            }
-            client.cancel();
-            let interrupted =
-                |(_, fate)| fate == Fate::Ran || fate == Fate::Ended(Ended::Cancelled);
-            assert!(client.take(3).into_iter().all(interrupted));
-        }
     });
 }
 
