@@ -42,7 +42,7 @@ impl Wire {
     }
 
     /// Runs until it is interrupted.
-    fn wait(self: &Arc<Self>, turn: &mut Turn<'_, Job>) -> Then {
+    fn wait(self: &Arc<Self>, turn: &Turn<'_, Job>) -> Then {
         self.attach(turn.post());
         self.is_cut.recv_timeout(LONG).expect("to be interrupted");
         assert!(turn.post().is_interrupted());
