@@ -121,7 +121,7 @@ fn a_job_on_its_way_to_a_worker_ends_with_the_stop() {
 }
 
 #[test]
-fn a_job_that_comes_with_the_stop_ends_once_and_starts_no_thread_after_it() {
+fn a_job_that_comes_with_the_stop_ends_once() {
     with_workers(1, 1, |_| {
         for round in 0..1000 {
             let rig = Rig::new(limits(1, 1));
@@ -141,6 +141,25 @@ fn a_job_that_comes_with_the_stop_ends_once_and_starts_no_thread_after_it() {
             assert_eq!(shared.state.lock().entries(), 0);
             assert!(shared.threads.lock().handles.is_empty());
         }
+    });
+}
+
+/// A thread may have picked it before the stop, and be late to send it.
+#[test]
+fn a_job_that_is_sent_after_the_stop_ends_and_gives_its_tokens_back() {
+    with_workers(1, 1, |rig| {
+        let client = rig.open(10);
+        let shared = &rig.scheduler.shared;
+        let mut state = shared.state.lock();
+        state.submit(client.ticket.id, client.factory(&[key(0)])());
+        let picked = state.pick().expect("it can run");
+        drop(state);
+        rig.scheduler.stop();
+        shared.send(picked);
+        shared.start_worker(0);
+        assert_eq!(client.next(), (0, Fate::Ended(Ended::Shutdown)));
+        assert_eq!(rig.scheduler.entries(), 0);
+        assert!(shared.threads.lock().handles.is_empty());
     });
 }
 
