@@ -7,7 +7,7 @@ use ureq::unversioned::transport::Buffers;
 /// What a response's header may take at most. ureq parses it out of the input buffer, so that
 /// has to be as large.
 pub(super) const MAX_HEADER: usize = 64 * 1024;
-/// The size of a read: half of it costs a tenth more for a large body.
+/// The size of a read: the larger, the fewer system calls a large body takes.
 pub(super) const INPUT: usize = 128 * 1024;
 /// Each line of a request has to fit. Memory that is not written to costs nothing.
 const OUTPUT: usize = 64 * 1024;
