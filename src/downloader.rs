@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::batch::{self, Batch, Jobs, Outcomes, Pushing};
+use crate::batch::{self, Batch, Jobs, Outcomes};
 use crate::body::Body;
 use crate::builder::Builder;
 use crate::engine::Engine;
@@ -116,10 +116,7 @@ impl Downloader {
         let sink = Memory {
             limit: self.engine.max_body,
         };
-        Batch::new(
-            requests.into_iter(),
-            batch::open(&self.engine, Arc::new(sink)),
-        )
+        Batch::new(requests.into_iter(), batch::open(&self.engine, sink))
     }
 
     /// Fetches URLs into files below a directory, which is made if it is not there.
@@ -138,10 +135,7 @@ impl Downloader {
         I::Item: Into<Request>,
     {
         let sink = Files::new(directory.into(), self.engine.max_file);
-        Batch::new(
-            requests.into_iter(),
-            batch::open(&self.engine, Arc::new(sink)),
-        )
+        Batch::new(requests.into_iter(), batch::open(&self.engine, sink))
     }
 
     /// Fetches URLs and gives each body to a closure, as it comes, on the worker that fetches
@@ -171,10 +165,7 @@ impl Downloader {
             run: closure,
             limit: self.engine.max_file,
         };
-        Batch::new(
-            requests.into_iter(),
-            batch::open(&self.engine, Arc::new(sink)),
-        )
+        Batch::new(requests.into_iter(), batch::open(&self.engine, sink))
     }
 
     /// For requests that come up as one goes: push them from any thread, read the outcomes
@@ -183,8 +174,8 @@ impl Downloader {
         let sink = Memory {
             limit: self.engine.max_body,
         };
-        let outcomes = batch::open(&self.engine, Arc::new(sink));
-        (Jobs::new(Arc::clone(outcomes.intake())), outcomes)
+        let outcomes = batch::open(&self.engine, sink);
+        (outcomes.jobs(), outcomes)
     }
 
     /// The same with a closure that gets each body on a worker, and may push further requests:
@@ -212,15 +203,8 @@ impl Downloader {
         T: Send + 'static,
         F: Fn(Body<'_>, &Jobs) -> io::Result<T> + Send + Sync + 'static,
     {
-        let sink = Arc::new(Pushing {
-            run: closure,
-            limit: self.engine.max_file,
-            intake: OnceLock::new(),
-        });
-        let outcomes = batch::open(&self.engine, Arc::clone(&sink));
-        let intake = outcomes.intake();
-        let _ = sink.intake.set(Arc::downgrade(intake));
-        (Jobs::new(Arc::clone(intake)), outcomes)
+        let outcomes = batch::open_pushing(&self.engine, closure, self.engine.max_file);
+        (outcomes.jobs(), outcomes)
     }
 
     /// Waits for a token of each of the request's budgets, in line with everybody who wants

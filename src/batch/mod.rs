@@ -4,31 +4,32 @@ mod inbox;
 mod intake;
 mod order;
 mod outcomes;
-mod pushing;
 mod shared;
 
 use std::fmt;
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 pub use intake::{Canceller, Jobs};
 pub use outcomes::Outcomes;
-pub(crate) use pushing::Pushing;
 
 use inbox::{Inbox, Taken};
 use intake::Intake;
 use order::Order;
 use shared::Shared;
 
+use crate::body::Body;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::fault::Fault;
 use crate::request::Request;
 use crate::schedule::Feed;
-use crate::sink::Sink;
+use crate::sink::{Closure, Sink};
 
 /// Makes a batch of this engine's.
-pub(crate) fn open<S: Sink>(engine: &Arc<Engine>, sink: Arc<S>) -> Outcomes<S::Item> {
+pub(crate) fn open<S: Sink>(engine: &Arc<Engine>, sink: S) -> Outcomes<S::Item> {
     // Half of what may be unread: the workers go on with the other half meanwhile.
     let inbox = Arc::new(Inbox::new(engine.unread.get().div_ceil(2)));
     let shared = Arc::new(Shared {
@@ -55,11 +56,30 @@ pub(crate) fn open<S: Sink>(engine: &Arc<Engine>, sink: Arc<S>) -> Outcomes<S::I
     }
 }
 
+/// The same for a closure that may push further requests.
+pub(crate) fn open_pushing<T, F>(engine: &Arc<Engine>, closure: F, limit: u64) -> Outcomes<T>
+where
+    T: Send + 'static,
+    F: Fn(Body<'_>, &Jobs) -> io::Result<T> + Send + Sync + 'static,
+{
+    // Weak, as the intake owns the closure. It is there as long as a consumer or a `Jobs` is.
+    let door: Arc<OnceLock<Weak<Intake>>> = Arc::default();
+    let behind = Arc::clone(&door);
+    let run = move |body: Body<'_>| match behind.get().and_then(Weak::upgrade) {
+        Some(intake) => closure(body, &Jobs::new(intake)),
+        None => Err(Fault::cancelled().into_io()),
+    };
+    let outcomes = open(engine, Closure { run, limit });
+    // Set once, before any request is in.
+    let _ = door.set(Arc::downgrade(&outcomes.intake));
+    outcomes
+}
+
 /// Requests that are fetched, as an iterator of their outcomes.
 ///
-/// Made by [`Downloader::fetch_all`](crate::Downloader::fetch_all) and its siblings. An item is a `Result` for each request,
-/// in the order in which they finish, or in the input's after [`in_order`](Self::in_order): as
-/// many come out as go in.
+/// Made by [`Downloader::fetch_all`](crate::Downloader::fetch_all) and its siblings. An item is
+/// a `Result` for each request, in the order in which they finish, or in the input's after
+/// [`in_order`](Self::in_order): as many come out as go in.
 ///
 /// The input is read as outcomes are asked for, at most a window of requests ahead of them
 /// ([`Builder::window`](crate::Builder::window)), further where workers would idle otherwise.

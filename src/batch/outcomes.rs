@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::inbox::{Inbox, Taken};
-use super::intake::{Canceller, Intake};
+use super::intake::{Canceller, Intake, Jobs};
 use super::shared::Message;
 use crate::error::Error;
 use crate::request::Request;
@@ -42,8 +42,9 @@ impl<T> Outcomes<T> {
         }
     }
 
-    pub(crate) fn intake(&self) -> &Arc<Intake> {
-        &self.intake
+    /// One who pushes, and keeps the stream open.
+    pub(crate) fn jobs(&self) -> Jobs {
+        Jobs::new(Arc::clone(&self.intake))
     }
 
     pub(super) fn submitted(&self) -> u64 {

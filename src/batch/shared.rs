@@ -17,7 +17,7 @@ use crate::sink::Sink;
 
 /// The part of a batch that its jobs share.
 pub(super) struct Shared<S: Sink> {
-    pub(super) sink: Arc<S>,
+    pub(super) sink: S,
     pub(super) client: Arc<Client>,
     pub(super) status_is_error: bool,
     pub(super) cancelled: AtomicBool,

@@ -11,7 +11,6 @@ mod tls;
 mod transport;
 mod wire;
 
-use std::fmt;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,7 +34,6 @@ use faults::fault_of;
 pub(crate) type Host = ureq::Agent;
 
 /// How requests are made, whatever the host.
-#[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
@@ -54,12 +52,6 @@ pub(crate) struct Client {
     config: Config,
     dialer: transport::Dialer,
     headers: HeaderMap,
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
 }
 
 /// A response whose body is still on the wire.
@@ -172,7 +164,7 @@ impl Client {
         let (response, stale) = exchange(host, request(), post, timings, false);
         let mut response = if stale {
             // The server closed an idle connection in the moment in which we used it (RFC
-            // 9112, section 9.3.1). It has not seen the request, so this is no second attempt.
+            // 9112, section 9.3.1). Nothing of an answer came, and a GET may be sent again.
             exchange(host, request(), post, timings, true).0
         } else {
             response

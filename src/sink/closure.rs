@@ -26,15 +26,10 @@ where
 
     fn receive(&self, body: Body<'_>) -> Result<T, Fault> {
         body.check_length()?;
-        (self.run)(body).map_err(failed)
+        (self.run)(body).map_err(|error| Fault::from_io(error, "the caller's code failed"))
     }
 
     fn item(part: T, _: Head, _: Report) -> T {
         part
     }
-}
-
-/// What a closure's error is.
-pub(crate) fn failed(error: io::Error) -> Fault {
-    Fault::from_io(error, "the caller's code failed")
 }

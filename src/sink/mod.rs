@@ -5,7 +5,7 @@ mod file;
 mod memory;
 mod name;
 
-pub(crate) use closure::{Closure, failed};
+pub(crate) use closure::Closure;
 pub(crate) use file::Files;
 pub(crate) use memory::Memory;
 
