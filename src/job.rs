@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::fault::{ErrorKind, Fault};
 use crate::http::{Client, Host, Response, redirect};
-use crate::outcome::{Report, Timings};
+use crate::outcome::{Progress, Report};
 use crate::request::Request;
 use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
 
@@ -32,13 +32,17 @@ pub(crate) trait Course: Send + Sync {
     fn fail(&self, report: Report, fault: Fault, has_run: bool);
 }
 
+/// Small while it waits for its first turn, as a hundred thousand may.
 pub(crate) struct Job {
     course: Arc<dyn Course>,
-    report: Report,
-    /// Of the present hop.
+    request: Request,
+    index: u64,
+    /// Of the next hop.
     host: Key,
     /// Since when it waits for its turn.
     since: Instant,
+    /// How it went so far, if it has had a turn.
+    begun: Option<Box<Progress>>,
 }
 
 /// What a hop came to.
@@ -50,29 +54,90 @@ enum Hop {
 impl Job {
     /// `None` where the URL cannot be fetched: that has its outcome already.
     pub(crate) fn new(course: Arc<dyn Course>, request: Request, index: u64) -> Option<Self> {
-        let host = request.checked_url().map(Key::host);
-        let report = Report {
-            request,
-            index,
-            attempts: 0,
-            timings: Timings::default(),
-            redirects: Vec::new(),
-        };
-        match host {
+        match request.checked_url().map(Key::host) {
             Ok(host) => Some(Self {
                 course,
-                report,
+                request,
+                index,
                 host,
                 since: Instant::now(),
+                begun: None,
             }),
             Err(fault) => {
-                course.fail(report, fault, false);
+                course.fail(
+                    Report {
+                        request,
+                        index,
+                        progress: Progress::default(),
+                    },
+                    fault,
+                    false,
+                );
                 None
             }
         }
     }
 
-    fn hop(&mut self, turn: &Turn<'_, Self>) -> Result<Hop, Fault> {
+    /// What has waited until now goes on.
+    fn wake(self) -> Running {
+        let mut progress = self.begun.map_or_else(Progress::default, |begun| *begun);
+        progress.timings.queued += self.since.elapsed();
+        Running {
+            course: self.course,
+            report: Report {
+                request: self.request,
+                index: self.index,
+                progress,
+            },
+        }
+    }
+}
+
+/// A job that has its turn.
+struct Running {
+    course: Arc<dyn Course>,
+    report: Report,
+}
+
+impl Running {
+    fn run(mut self, turn: &mut Turn<'_, Job>) {
+        self.report.progress.attempts = self.report.progress.attempts.max(1);
+        // The connector and the resolver may be the caller's one day; a panic of ours must not
+        // lose the job either.
+        let hop = catch_unwind(AssertUnwindSafe(|| self.hop(turn)));
+        let hop = hop.unwrap_or_else(|panic| Err(panicked(panic)));
+        match hop {
+            Ok(Hop::Response(response)) => self.course.finish(turn, response, self.report),
+            Ok(Hop::Redirect(target)) => {
+                let host = Key::host(&target);
+                self.report.progress.redirects.push(target);
+                turn.again(self.wait_for(host), None);
+            }
+            Err(fault) => {
+                turn.finish();
+                self.course.fail(self.report, fault, true);
+            }
+        }
+    }
+
+    /// Back to waiting for a turn, at this host.
+    fn wait_for(self, host: Key) -> Job {
+        let Report {
+            request,
+            index,
+            progress,
+        } = self.report;
+        Job {
+            course: self.course,
+            request,
+            index,
+            host,
+            since: Instant::now(),
+            begun: Some(Box::new(progress)),
+        }
+    }
+
+    fn hop(&mut self, turn: &Turn<'_, Job>) -> Result<Hop, Fault> {
         if turn.post().is_interrupted() {
             return Err(Fault::cancelled());
         }
@@ -83,9 +148,9 @@ impl Job {
             .report
             .current_url()
             .expect("checked when it was let in");
-        let mut timings = self.report.timings;
+        let mut timings = self.report.progress.timings;
         let response = client.get(host, url, &headers, turn.post(), &mut timings);
-        self.report.timings = timings;
+        self.report.progress.timings = timings;
         self.judge(response?, &headers)
     }
 
@@ -93,7 +158,7 @@ impl Job {
     fn headers(&self) -> HeaderMap {
         let mut headers = self.report.request.headers().cloned().unwrap_or_default();
         let mut from = self.report.request.url();
-        for to in &self.report.redirects {
+        for to in &self.report.progress.redirects {
             if let Some(from) = from {
                 redirect::strip_credentials(&mut headers, from, to);
             }
@@ -108,7 +173,12 @@ impl Job {
             .current_url()
             .expect("checked when it was let in");
         let head = &response.head;
-        let target = redirect::target(head.status, &head.headers, url, &self.report.redirects);
+        let target = redirect::target(
+            head.status,
+            &head.headers,
+            url,
+            &self.report.progress.redirects,
+        );
         match target {
             Ok(None) => {}
             other => {
@@ -150,42 +220,23 @@ impl Work for Job {
     fn keys(&self) -> Keys<'_> {
         Keys {
             first: &self.host,
-            more: self.report.request.budgets(),
+            more: self.request.budgets(),
         }
     }
 
     fn priority(&self) -> Priority {
-        self.report.request.its_priority()
+        self.request.its_priority()
     }
 
     fn is_cancelled(&self) -> bool {
         self.course.is_cancelled()
     }
 
-    fn run(mut self, turn: &mut Turn<'_, Self>) {
-        self.report.timings.queued += self.since.elapsed();
-        self.report.attempts = self.report.attempts.max(1);
-        // The connector and the resolver may be the caller's one day; a panic of ours must not
-        // lose the job either.
-        let hop = catch_unwind(AssertUnwindSafe(|| self.hop(turn)));
-        let hop = hop.unwrap_or_else(|panic| Err(panicked(panic)));
-        match hop {
-            Ok(Hop::Response(response)) => self.course.clone().finish(turn, response, self.report),
-            Ok(Hop::Redirect(target)) => {
-                self.host = Key::host(&target);
-                self.report.redirects.push(target);
-                self.since = Instant::now();
-                turn.again(self, None);
-            }
-            Err(fault) => {
-                turn.finish();
-                self.course.clone().fail(self.report, fault, true);
-            }
-        }
+    fn run(self, turn: &mut Turn<'_, Self>) {
+        self.wake().run(turn);
     }
 
-    fn end(mut self, why: Ended) {
-        self.report.timings.queued += self.since.elapsed();
+    fn end(self, why: Ended) {
         let fault = match why {
             Ended::Cancelled | Ended::Shutdown => Fault::cancelled(),
             Ended::NoThread => Fault::new(
@@ -193,7 +244,8 @@ impl Work for Job {
                 "the system gives no thread to download with; raise the limit on processes",
             ),
         };
-        self.course.clone().fail(self.report, fault, false);
+        let Running { course, report } = self.wake();
+        course.fail(report, fault, false);
     }
 }
 

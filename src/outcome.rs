@@ -15,6 +15,12 @@ use crate::request::{Request, redacted};
 pub struct Report {
     pub(crate) request: Request,
     pub(crate) index: u64,
+    pub(crate) progress: Progress,
+}
+
+/// How a job went so far.
+#[derive(Clone, Default)]
+pub(crate) struct Progress {
     pub(crate) attempts: u32,
     pub(crate) timings: Timings,
     pub(crate) redirects: Vec<Url>,
@@ -36,13 +42,13 @@ impl Report {
     /// How often it was tried: 0 if it never got a turn.
     #[must_use]
     pub fn attempts(&self) -> u32 {
-        self.attempts
+        self.progress.attempts
     }
 
     /// Where the time went.
     #[must_use]
     pub fn timings(&self) -> &Timings {
-        &self.timings
+        &self.progress.timings
     }
 
     /// The targets of the redirects that were followed, in order; the last is the final URL.
@@ -50,23 +56,26 @@ impl Report {
     /// As the servers gave them: with user name and password, if they have any.
     #[must_use]
     pub fn redirects(&self) -> &[Url] {
-        &self.redirects
+        &self.progress.redirects
     }
 
     /// The URL of the present hop.
     pub(crate) fn current_url(&self) -> Option<&Url> {
-        self.redirects.last().or_else(|| self.request.url())
+        self.progress
+            .redirects
+            .last()
+            .or_else(|| self.request.url())
     }
 }
 
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let redirects: Vec<_> = self.redirects.iter().map(redacted).collect();
+        let redirects: Vec<_> = self.progress.redirects.iter().map(redacted).collect();
         f.debug_struct("Report")
             .field("request", &self.request)
             .field("index", &self.index)
-            .field("attempts", &self.attempts)
-            .field("timings", &self.timings)
+            .field("attempts", &self.progress.attempts)
+            .field("timings", &self.progress.timings)
             .field("redirects", &redirects)
             .finish()
     }

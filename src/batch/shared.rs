@@ -76,7 +76,7 @@ impl<S: Sink> Course for Shared<S> {
         }));
         // What is left of the body, and with it the connection, goes before the token.
         drop(body);
-        report.timings.body += start.elapsed();
+        report.progress.timings.body += start.elapsed();
         turn.finish();
         let part = part.unwrap_or_else(|panic| Err(panicked(panic)));
         let index = report.index;

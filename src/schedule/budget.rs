@@ -16,7 +16,7 @@ use super::slab::List;
 pub(super) struct Tokens {
     take: Sender<()>,
     give: Receiver<()>,
-    capacity: usize,
+    capacity: NonZeroUsize,
     /// Tokens in use beyond a capacity that was lowered meanwhile. Given back first.
     over: usize,
 }
@@ -27,9 +27,8 @@ const LARGE: usize = 1024;
 
 impl Tokens {
     pub(super) fn new(capacity: NonZeroUsize) -> Self {
-        let capacity = capacity.get();
-        let (take, give) = if capacity < LARGE {
-            bounded(capacity)
+        let (take, give) = if capacity.get() < LARGE {
+            bounded(capacity.get())
         } else {
             unbounded()
         };
@@ -41,8 +40,12 @@ impl Tokens {
         }
     }
 
+    pub(super) fn capacity(&self) -> NonZeroUsize {
+        self.capacity
+    }
+
     pub(super) fn are_left(&self) -> bool {
-        self.take.len() < self.capacity
+        self.take.len() < self.capacity.get()
     }
 
     pub(super) fn in_use(&self) -> usize {
@@ -94,10 +97,10 @@ pub(super) struct Budget<R> {
 }
 
 impl<R> Budget<R> {
-    pub(super) fn new(key: Option<Key>, capacity: NonZeroUsize) -> Self {
+    pub(super) fn new(key: Option<Key>, tokens: Tokens) -> Self {
         Self {
             key,
-            tokens: Tokens::new(capacity),
+            tokens,
             closed_until: None,
             line: Rank::default(),
             waiters: List::default(),

@@ -155,11 +155,18 @@ pub(super) struct Lane {
 pub(super) type Jobs<W> = Slab<JobKind, Job<W>>;
 
 /// A job that waits: in a lane, or asleep until the clock rings.
+///
+/// Small: a hundred thousand may wait. Whose it is and what it needs its lane knows.
 pub(super) struct Job<W> {
     pub(super) work: W,
-    pub(super) batch: BatchId,
     pub(super) priority: Priority,
     pub(super) begun: bool,
+    pub(super) asleep: Option<Box<Asleep>>,
+}
+
+/// What is to be known of a job that is in no lane.
+pub(super) struct Asleep {
+    pub(super) batch: BatchId,
     pub(super) needs: Needs,
 }
 

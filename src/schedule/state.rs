@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 
-use super::budget::Budget;
+use super::budget::{Budget, Tokens};
 use super::clock::{Clock, Event};
 use super::ids::{BatchId, BatchKind, BudgetId, BudgetKind, JobId, JobKind, LaneId, LaneKind};
 use super::key::Key;
-use super::lane::{Job, Jobs, Lane, Needs, Owner, Place, Priority, Rank};
+use super::lane::{Asleep, Job, Jobs, Lane, Needs, Owner, Place, Priority, Rank};
 use super::slab::{Id, List, Slab};
 use super::{Ended, Feed, Keys, Work};
 
@@ -93,6 +93,9 @@ pub(super) struct State<W: Work> {
     /// Budgets that nothing uses, the longest idle first.
     idle: List<BudgetKind>,
     idle_len: usize,
+    /// Tokens of entries that have gone, for those that come: a crawl makes an entry for nearly
+    /// every job, and a channel is the dearest part of it.
+    spare: Vec<Tokens>,
     hungry: List<BatchKind>,
     pub(super) clock: Clock,
     /// An `Expire` is on the clock.
@@ -123,6 +126,7 @@ impl<W: Work> State<W> {
             passed_over: Vec::new(),
             idle: List::default(),
             idle_len: 0,
+            spare: Vec::new(),
             hungry: List::default(),
             clock: Clock::default(),
             expiry_set: false,

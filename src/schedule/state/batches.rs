@@ -12,7 +12,7 @@ impl<W: Work> State<W> {
             self.effects.push(Effect::Close(feed));
             return Id::NONE;
         }
-        let unread = self.budgets.insert(Budget::new(None, unread));
+        let unread = self.budgets.insert(Budget::new(None, Tokens::new(unread)));
         self.batches.insert(Batch {
             feed,
             lanes: HashMap::new(),
@@ -36,7 +36,9 @@ impl<W: Work> State<W> {
         let mut batch = self.batches.remove(id).expect("looked up above");
         while let Some(job) = batch.asleep.pop_front(&mut self.jobs) {
             let job = self.jobs.remove(job).expect("a sleeper of the list");
-            self.leave(job.needs);
+            if let Some(asleep) = job.asleep {
+                self.leave(asleep.needs);
+            }
             self.effects.push(Effect::End(job.work, why));
         }
         for lane in batch.lanes.into_values() {

@@ -2,7 +2,20 @@
 
 use super::*;
 
+/// How many entries' tokens are kept for others. They come and go one by one.
+const SPARE: usize = 16;
+
 impl<W: Work> State<W> {
+    pub(super) fn tokens(&mut self, key: &Key) -> Tokens {
+        match self.capacities.get(key) {
+            Some(&capacity) => Tokens::new(capacity),
+            None => self
+                .spare
+                .pop()
+                .unwrap_or_else(|| Tokens::new(self.limits.per_host)),
+        }
+    }
+
     /// The budgets have one user more.
     pub(super) fn join(&mut self, needs: Needs) {
         for id in needs.iter() {
@@ -63,6 +76,9 @@ impl<W: Work> State<W> {
         }
         if self.by_key.is_empty() && self.by_key.capacity() > 1024 {
             self.by_key = HashMap::new();
+        }
+        if self.spare.len() < SPARE && budget.tokens.capacity() == self.limits.per_host {
+            self.spare.push(budget.tokens);
         }
         if budget.resident.get().is_some() {
             self.effects.push(Effect::Retire(budget.resident));

@@ -20,24 +20,20 @@ impl<W: Work> State<W> {
         let job = self.jobs.insert(Job {
             priority: work.priority(),
             work,
-            batch: id,
             begun,
-            needs,
+            asleep: at.map(|_| Box::new(Asleep { batch: id, needs })),
         });
         if let Some(at) = at {
             self.join(needs);
             self.batches[id].asleep.push_back(&mut self.jobs, job);
             self.clock.set(at, Event::Wake(job));
         } else {
-            self.enqueue(job);
+            self.enqueue(job, id, needs);
         }
     }
 
-    pub(super) fn enqueue(&mut self, id: JobId) {
-        let (batch, needs, priority) = {
-            let job = &self.jobs[id];
-            (job.batch, job.needs, job.priority)
-        };
+    pub(super) fn enqueue(&mut self, id: JobId, batch: BatchId, needs: Needs) {
+        let priority = self.jobs[id].priority;
         let lane = match self.batches[batch].lanes.get(&needs) {
             Some(&lane) => lane,
             None => {
@@ -73,11 +69,8 @@ impl<W: Work> State<W> {
             let id = match self.by_key.get(key) {
                 Some(&id) => id,
                 None => {
-                    let capacity = self.capacities.get(key).copied();
-                    let id = self.budgets.insert(Budget::new(
-                        Some(key.clone()),
-                        capacity.unwrap_or(self.limits.per_host),
-                    ));
+                    let tokens = self.tokens(key);
+                    let id = self.budgets.insert(Budget::new(Some(key.clone()), tokens));
                     self.by_key.insert(key.clone(), id);
                     id
                 }
@@ -218,6 +211,9 @@ impl<W: Work> State<W> {
             let job = lane
                 .pop(&mut self.jobs)
                 .expect("a lane in the ring has jobs");
+            let Owner::Batch(batch) = lane.owner else {
+                unreachable!("a waiter's lane is never in the ring");
+            };
             if lane.top().is_some() {
                 self.place(id);
             } else {
@@ -228,7 +224,7 @@ impl<W: Work> State<W> {
             let first = needs.iter().next().expect("a job has a budget");
             return Some(Assignment {
                 work: job.work,
-                batch: job.batch,
+                batch,
                 needs,
                 resident: Arc::clone(&self.budgets[first].resident),
             });

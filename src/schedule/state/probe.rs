@@ -76,15 +76,18 @@ impl<W: Work> State<W> {
         for id in self.lanes.ids() {
             let lane = &self.lanes[id];
             for job in lane.jobs(&self.jobs) {
-                let job = &self.jobs[job];
-                assert_eq!(job.needs, lane.needs);
-                assert_eq!(self.batches[job.batch].lanes[&job.needs], id);
+                assert!(self.jobs[job].asleep.is_none());
+                let Owner::Batch(batch) = lane.owner else {
+                    panic!("jobs in a waiter's lane");
+                };
+                assert_eq!(self.batches[batch].lanes[&lane.needs], id);
                 found += 1;
             }
         }
         for batch in self.batches.ids() {
             for job in self.batches[batch].asleep.ids(&self.jobs) {
-                assert_eq!(self.jobs[job].batch, batch);
+                let asleep = self.jobs[job].asleep.as_deref();
+                assert_eq!(asleep.map(|asleep| asleep.batch), Some(batch));
                 found += 1;
             }
         }
@@ -116,7 +119,7 @@ impl<W: Work> State<W> {
         let lanes = self.lanes.ids().into_iter().map(|id| self.lanes[id].needs);
         let batches = self.batches.ids().into_iter().map(|id| &self.batches[id]);
         let asleep = batches.flat_map(|batch| batch.asleep.ids(&self.jobs));
-        let asleep = asleep.map(|job| self.jobs[job].needs);
+        let asleep = asleep.filter_map(|job| Some(self.jobs[job].asleep.as_deref()?.needs));
         for id in lanes.chain(asleep).flat_map(Needs::iter) {
             *users.entry(id).or_default() += 1;
         }

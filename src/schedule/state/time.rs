@@ -15,12 +15,12 @@ impl<W: Work> State<W> {
     }
 
     pub(super) fn wake_job(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(id) else {
+        let Some(asleep) = self.jobs.get_mut(id).and_then(|job| job.asleep.take()) else {
             return;
         };
-        let (batch, needs) = (job.batch, job.needs);
+        let Asleep { batch, needs } = *asleep;
         self.batches[batch].asleep.remove(&mut self.jobs, id);
-        self.enqueue(id);
+        self.enqueue(id, batch, needs);
         self.leave(needs);
     }
 
