@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::fault::{ErrorKind, Fault};
 use crate::job::keys_of;
-use crate::outcome::{Fetched, Saved};
+use crate::outcome::{Fetched, Received, Saved};
 use crate::request::Request;
 use crate::schedule::{Denied, Key, Keys, Permit};
 use crate::sink::{Closure, Files, Memory};
@@ -78,6 +78,55 @@ impl Downloader {
         one.next().expect("one in, one out")
     }
 
+    /// Fetches one URL into a buffer, in the place of what is in it, and waits for it. After an
+    /// error it is empty.
+    ///
+    /// ```no_run
+    /// let downloader = fetchpool::Downloader::new();
+    /// let mut buffer = Vec::new();
+    /// for page in 1..=1000 {
+    ///     let url = format!("https://example.com/{page}");
+    ///     let response = downloader.fetch_into(url, &mut buffer)?;
+    ///     println!("{} {}", response.status(), buffer.len());
+    /// }
+    /// # Ok::<(), fetchpool::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As an item of [`fetch_all`](Self::fetch_all).
+    ///
+    /// # Panics
+    /// In a closure that runs on a worker of this downloader, as [`Batch`] does.
+    pub fn fetch_into(
+        &self,
+        request: impl Into<Request>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Received, Error> {
+        buffer.clear();
+        let sink = Memory::new(self.engine.max_body, Some(std::mem::take(buffer)));
+        let spares = sink.spares();
+        let outcomes = batch::open(&self.engine, sink);
+        let mut one = Batch::new(std::iter::once(request.into()), outcomes);
+        match one.next().expect("one in, one out") {
+            Ok(Fetched {
+                report, head, body, ..
+            }) => {
+                *buffer = body;
+                let bytes = buffer.len() as u64;
+                Ok(Received {
+                    report,
+                    head,
+                    bytes,
+                })
+            }
+            Err(error) => {
+                // It is there but for a panic or a buffer too large to keep.
+                *buffer = spares.take().unwrap_or_default();
+                Err(error)
+            }
+        }
+    }
+
     /// Fetches URLs into memory.
     ///
     /// Takes anything that yields what turns into a [`Request`], borrowed and lazy iterators
@@ -113,9 +162,7 @@ impl Downloader {
         I: IntoIterator,
         I::Item: Into<Request>,
     {
-        let sink = Memory {
-            limit: self.engine.max_body,
-        };
+        let sink = Memory::new(self.engine.max_body, None);
         Batch::new(requests.into_iter(), batch::open(&self.engine, sink))
     }
 
@@ -171,9 +218,7 @@ impl Downloader {
     /// For requests that come up as one goes: push them from any thread, read the outcomes
     /// from another or the same.
     pub fn open(&self) -> (Jobs, Outcomes<Fetched>) {
-        let sink = Memory {
-            limit: self.engine.max_body,
-        };
+        let sink = Memory::new(self.engine.max_body, None);
         let outcomes = batch::open(&self.engine, sink);
         (outcomes.jobs(), outcomes)
     }

@@ -18,6 +18,7 @@
 //! | bodies go | many | one at a time |
 //! | --- | --- | --- |
 //! | into memory | [`Downloader::fetch_all`] | [`Downloader::fetch`] |
+//! | into a buffer of yours | | [`Downloader::fetch_into`] |
 //! | into files | [`Downloader::save_all`] | |
 //! | to a closure, as they come | [`Downloader::fetch_with`] | |
 //! | into memory, requests pushed | [`Downloader::open`] | |
@@ -81,7 +82,7 @@ pub use crate::downloader::Downloader;
 pub use crate::error::Error;
 pub use crate::fault::ErrorKind;
 pub use crate::http::resolve::{IpFamily, Resolve, SystemResolver};
-pub use crate::outcome::{Fetched, Report, Saved, Timings};
+pub use crate::outcome::{Fetched, Received, Report, Saved, Timings};
 pub use crate::request::Request;
 pub use crate::schedule::{Key, Permit, Priority};
 

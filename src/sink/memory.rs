@@ -1,6 +1,9 @@
 //! Bodies in memory.
 
 use std::io::Read;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::Sink;
 use crate::body::Body;
@@ -8,31 +11,80 @@ use crate::fault::Fault;
 use crate::outcome::{Fetched, Head, Report};
 
 pub(crate) struct Memory {
-    pub(crate) limit: u64,
+    limit: u64,
+    spares: Arc<Spares>,
 }
 
 /// What a server says of its body's length is believed only as far as this before the bytes
-/// are there.
+/// are there. Nor is a larger buffer kept.
 const BELIEVED: u64 = 1024 * 1024;
 
+/// How many buffers of a batch are kept for its next bodies.
+const KEPT: usize = 64;
+
+/// Buffers that came back, for bodies to come.
+pub(crate) struct Spares(
+    /// Guards the buffers, for as long as it takes to move one.
+    Mutex<Vec<Vec<u8>>>,
+);
+
+impl Spares {
+    pub(crate) fn take(&self) -> Option<Vec<u8>> {
+        self.0.lock().pop()
+    }
+
+    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut buffers = self.0.lock();
+        if buffers.len() < KEPT && buffer.capacity() as u64 <= BELIEVED {
+            buffers.push(buffer);
+        }
+    }
+}
+
+impl Memory {
+    /// The first body goes into this buffer, if there is one.
+    pub(crate) fn new(limit: u64, buffer: Option<Vec<u8>>) -> Self {
+        let buffers = Mutex::new(Vec::from_iter(buffer));
+        Self {
+            limit,
+            spares: Arc::new(Spares(buffers)),
+        }
+    }
+
+    pub(crate) fn spares(&self) -> Arc<Spares> {
+        Arc::clone(&self.spares)
+    }
+}
+
 impl Sink for Memory {
-    type Part = Vec<u8>;
+    type Part = (Vec<u8>, Arc<Spares>);
     type Item = Fetched;
 
     fn limit(&self) -> u64 {
         self.limit
     }
 
-    fn receive(&self, mut body: Body<'_>) -> Result<Vec<u8>, Fault> {
+    fn receive(&self, mut body: Body<'_>) -> Result<Self::Part, Fault> {
         body.check_length()?;
         let length = body.content_length().unwrap_or(0).min(BELIEVED);
-        let mut bytes = Vec::with_capacity(length as usize);
-        body.read_to_end(&mut bytes)
-            .map_err(|error| Fault::from_io(error, "reading the body failed"))?;
-        Ok(bytes)
+        let mut bytes = self.spares.take().unwrap_or_default();
+        bytes.reserve_exact(length as usize);
+        match body.read_to_end(&mut bytes) {
+            Ok(_) => Ok((bytes, Arc::clone(&self.spares))),
+            Err(error) => {
+                self.spares.give_back(bytes);
+                Err(Fault::from_io(error, "reading the body failed"))
+            }
+        }
     }
 
-    fn item(body: Vec<u8>, head: Head, report: Report) -> Fetched {
-        Fetched { report, head, body }
+    fn item((body, spares): Self::Part, head: Head, report: Report) -> Fetched {
+        Fetched {
+            report,
+            head,
+            body,
+            spares,
+        }
     }
 }

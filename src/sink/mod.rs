@@ -7,7 +7,7 @@ mod name;
 
 pub(crate) use closure::Closure;
 pub(crate) use file::Files;
-pub(crate) use memory::Memory;
+pub(crate) use memory::{Memory, Spares};
 
 use crate::body::Body;
 use crate::fault::Fault;

@@ -5,6 +5,7 @@ mod budget;
 mod ending;
 mod hop;
 mod lazy;
+mod memory;
 mod names;
 mod open;
 mod panic;

@@ -23,6 +23,7 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
         let page = page.expect("a page");
         let slow = load.is_slow(page.url().host_str());
         tally.done(slow, page.body().len() as u64);
+        page.recycle();
     }
 }
 
