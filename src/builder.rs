@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::resolve::{IpFamily, Resolve, Settings as NameSettings, SystemResolver};
+use crate::http::tls::{ClientCertPem, Settings as TlsSettings};
 use crate::http::{Client, Settings};
 use crate::schedule::{Key, Limits, Scheduler};
 
@@ -65,7 +66,7 @@ pub struct Builder {
     headers: HeaderMap,
     user_agent: Option<String>,
     status_is_error: bool,
-    roots_pem: Vec<Vec<u8>>,
+    tls: TlsSettings,
 }
 
 const fn non_zero(n: usize) -> NonZeroUsize {
@@ -99,7 +100,7 @@ impl Builder {
             headers: HeaderMap::new(),
             user_agent: None,
             status_is_error: true,
-            roots_pem: Vec::new(),
+            tls: TlsSettings::default(),
         }
     }
 
@@ -251,15 +252,50 @@ impl Builder {
     }
 
     /// Trusts the certificates of a PEM file, besides the roots of the Mozilla programme.
+    ///
+    /// Sections of the file that are no certificates are skipped. Where there is none,
+    /// [`build`](Self::build) fails with [`ErrorKind::Tls`].
     pub fn add_root_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.roots_pem.push(pem.into());
+        self.tls.extra_roots_pem.push(pem.into());
+        self
+    }
+
+    /// The certificate that is shown to servers that ask for one. The default is none; a second
+    /// call takes the place of the first.
+    ///
+    /// `chain` is PEM: the client's own certificate, then those that vouch for it, up to one that
+    /// the server knows. `key` is the private key of the first, PEM as well, in PKCS #8, PKCS #1
+    /// or SEC 1, and not encrypted. Sections that are something else are skipped: give a file
+    /// that has both for both.
+    ///
+    /// It is shown to *every* server that asks, those that a redirect leads to among them. If not
+    /// all of them may know who you are, use a downloader of its own for those that may.
+    ///
+    /// [`build`](Self::build) fails with [`ErrorKind::Tls`] where the certificate or the key is
+    /// missing, cannot be used, or is not the other's. A server that refuses it makes the request
+    /// fail with the same kind.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let downloader = fetchpool::Downloader::builder()
+    ///     .client_cert_pem(std::fs::read("client.crt")?, std::fs::read("client.key")?)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn client_cert_pem(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.tls.client_cert = Some(ClientCertPem {
+            chain: chain.into(),
+            key: key.into(),
+        });
         self
     }
 
     /// Makes the downloader. Starts no thread yet.
     ///
     /// # Errors
-    /// When a root certificate or the user agent cannot be used.
+    /// [`ErrorKind::Tls`] when a root certificate, the client certificate or its key cannot be
+    /// used; [`ErrorKind::Protocol`] when the user agent cannot be used.
     pub fn build(self) -> Result<Downloader, Error> {
         let Self {
             workers,
@@ -277,7 +313,7 @@ impl Builder {
             mut headers,
             user_agent,
             status_is_error,
-            roots_pem,
+            tls,
         } = self;
         if let Some(user_agent) = user_agent {
             let value = HeaderValue::try_from(user_agent).map_err(|error| {
@@ -295,7 +331,7 @@ impl Builder {
             local_address,
             names,
             headers,
-            extra_roots_pem: roots_pem,
+            tls,
         })
         .map_err(|fault| Error::bare(fault, None))?;
         let workers = non_zero(workers);

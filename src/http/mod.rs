@@ -7,7 +7,7 @@ mod faults;
 mod line;
 pub(crate) mod redirect;
 pub(crate) mod resolve;
-mod tls;
+pub(crate) mod tls;
 mod transport;
 mod wire;
 
@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     pub(crate) names: resolve::Settings,
     /// Sent with every request that has none of the same name.
     pub(crate) headers: HeaderMap,
-    pub(crate) extra_roots_pem: Vec<Vec<u8>>,
+    pub(crate) tls: tls::Settings,
 }
 
 /// Makes requests. Shared by all hosts.
@@ -88,7 +88,7 @@ impl Client {
             local_address,
             names,
             mut headers,
-            extra_roots_pem,
+            tls,
         } = settings;
         for (name, value) in [
             (USER_AGENT, concat!("fetchpool/", env!("CARGO_PKG_VERSION"))),
@@ -118,7 +118,7 @@ impl Client {
             .accept(AutoHeaderValue::None)
             .accept_encoding(AutoHeaderValue::None)
             .build();
-        let tls = tls::config(&extra_roots_pem)?;
+        let tls = tls::config(&tls)?;
         Ok(Self {
             config,
             dialer: transport::Dialer {

@@ -175,6 +175,13 @@ impl Connection {
         if wire::is_interrupted() {
             return Fault::cancelled();
         }
+        let error = match &self.tls {
+            Some(tls) => match tls.fault_of(error) {
+                Ok(fault) => return fault,
+                Err(error) => error,
+            },
+            None => error,
+        };
         match error.kind() {
             io::ErrorKind::TimedOut => Fault::new(
                 ErrorKind::Timeout,
@@ -185,11 +192,6 @@ impl Connection {
             ),
             io::ErrorKind::UnexpectedEof => {
                 Fault::with_source(ErrorKind::Truncated, "the connection was cut", error)
-            }
-            io::ErrorKind::InvalidData
-                if error.get_ref().is_some_and(|e| e.is::<rustls::Error>()) =>
-            {
-                Fault::with_source(ErrorKind::Tls, "the TLS connection failed", error)
             }
             io::ErrorKind::InvalidData => Fault::with_source(
                 ErrorKind::Protocol,

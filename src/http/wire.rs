@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::tls::ClientAuth;
 use crate::schedule::{Interrupt, Post};
 
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub(super) struct Wire {
     pub(super) fruitless: usize,
     /// Reads are to end by then, whatever the idle time limit.
     pub(super) until: Option<Instant>,
+    /// What the server got that asked for a client certificate in the handshake.
+    pub(super) client_auth: ClientAuth,
     /// Idle connections are not to be used.
     pub(super) fresh: bool,
     post: Option<Arc<Post>>,

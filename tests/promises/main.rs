@@ -23,9 +23,11 @@ fn n(n: usize) -> NonZeroUsize {
     NonZeroUsize::new(n).expect("not zero")
 }
 
+fn builder() -> Builder {
+    Downloader::builder()
+}
+
 /// A downloader with these settings.
 fn with(settings: impl FnOnce(Builder) -> Builder) -> Downloader {
-    settings(Downloader::builder())
-        .build()
-        .expect("valid settings")
+    settings(builder()).build().expect("valid settings")
 }

@@ -1,44 +1,68 @@
 //! What holds for http holds for https.
 
+mod client_cert;
+
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use fetchpool::{Downloader, ErrorKind};
+use fetchpool::{Builder, Downloader, ErrorKind};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
-use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{
+    ALL_VERSIONS, HandshakeKind, ServerConfig, ServerConnection, StreamOwned,
+    SupportedProtocolVersion,
+};
 
 use crate::support::{Dead, PATIENCE};
-use crate::{n, with};
+use crate::{builder, n, with};
 
-type Stream = StreamOwned<ServerConnection, TcpStream>;
+pub(crate) type Stream = StreamOwned<ServerConnection, TcpStream>;
 
 /// A TLS server that takes as many connections as it is told, one after the other.
-struct Server {
+pub(crate) struct Server {
     addr: SocketAddr,
+    listener: TcpListener,
     root_pem: String,
     thread: JoinHandle<Vec<Option<HandshakeKind>>>,
 }
 
 impl Server {
-    fn start(connections: usize, serve: impl Fn(Stream) + Send + 'static) -> Self {
+    pub(crate) fn start(connections: usize, serve: impl Fn(Stream) + Send + 'static) -> Self {
+        let nobody = WebPkiClientVerifier::no_client_auth();
+        Self::asking(nobody, ALL_VERSIONS, connections, serve)
+    }
+
+    /// One that asks for a client certificate, as the verifier says.
+    fn asking(
+        verifier: Arc<dyn ClientCertVerifier>,
+        versions: &[&'static SupportedProtocolVersion],
+        connections: usize,
+        serve: impl Fn(Stream) + Send + 'static,
+    ) -> Self {
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(versions)
             .expect("versions")
-            .with_no_client_auth()
+            .with_client_cert_verifier(Arc::clone(&verifier))
             .with_single_cert(vec![made.cert.der().clone()], key)
             .expect("a configuration");
+        if verifier.offer_client_auth() {
+            // A ticket would tell the client that it has been let in.
+            config.send_tls13_tickets = 0;
+        }
         let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("an address");
+        let accepting = listener.try_clone().expect("a handle");
         let thread = std::thread::spawn(move || {
             let accept = |_| {
-                let (socket, _) = listener.accept().expect("a connection");
+                let (socket, _) = accepting.accept().expect("a connection");
                 socket
                     .set_read_timeout(Some(PATIENCE))
                     .expect("a time limit");
@@ -56,26 +80,40 @@ impl Server {
         });
         Self {
             addr,
+            listener,
             root_pem: made.cert.pem(),
             thread,
         }
     }
 
-    fn url(&self, host: &str) -> String {
+    pub(crate) fn url(&self, host: &str) -> String {
         format!("https://{host}:{}/", self.addr.port())
     }
 
-    fn trusting(&self) -> Downloader {
+    pub(crate) fn trusting(&self) -> Downloader {
+        self.trusting_with(|b| b)
+    }
+
+    fn trusting_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Downloader {
         with(|b| {
-            b.add_root_pem(self.root_pem.as_str())
+            settings(b.add_root_pem(self.root_pem.as_str()))
                 .workers(1)
                 .per_host(n(1))
         })
     }
+
+    /// How the handshakes went of all the connections that were made.
+    fn handshakes(self) -> Vec<Option<HandshakeKind>> {
+        let handshakes = self.thread.join().expect("the server works");
+        self.listener.set_nonblocking(true).expect("a listener");
+        let more = self.listener.accept();
+        assert!(more.is_err(), "a connection too many: {more:?}");
+        handshakes
+    }
 }
 
 /// Reads one request; `false` at the end of the connection.
-fn read_request(stream: &mut Stream) -> bool {
+pub(crate) fn read_request(stream: &mut Stream) -> bool {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -87,7 +125,7 @@ fn read_request(stream: &mut Stream) -> bool {
     true
 }
 
-fn answer(stream: &mut Stream, bytes: &[u8]) {
+pub(crate) fn answer(stream: &mut Stream, bytes: &[u8]) {
     stream
         .write_all(bytes)
         .and_then(|()| stream.flush())
@@ -120,7 +158,7 @@ fn bodies_are_whole_and_connections_kept() {
         );
     }
     drop(downloader);
-    assert_eq!(server.thread.join().unwrap(), [Some(HandshakeKind::Full)]);
+    assert_eq!(server.handshakes(), [Some(HandshakeKind::Full)]);
 }
 
 #[test]
@@ -165,12 +203,10 @@ fn a_body_cut_short_is_truncated() {
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_a_tls_error() {
     let server = Server::start(1, |_| {});
-    let error = Downloader::new()
-        .fetch(server.url("127.0.0.1"))
-        .unwrap_err();
+    let error = with(|b| b).fetch(server.url("127.0.0.1")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Tls);
-    assert!(error.to_string().contains("certificate"), "{error}");
-    assert_eq!(server.thread.join().unwrap(), [None]);
+    assert!(error.to_string().contains("add_root_pem"), "{error}");
+    assert_eq!(server.handshakes(), [None]);
 }
 
 #[test]
@@ -181,7 +217,7 @@ fn a_certificate_of_another_host_is_a_tls_error() {
     let error = server.trusting().fetch(url).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Tls);
     assert!(error.to_string().contains("not valid for"), "{error}");
-    assert_eq!(server.thread.join().unwrap(), [None]);
+    assert_eq!(server.handshakes(), [None]);
 }
 
 #[test]
@@ -193,7 +229,7 @@ fn a_server_that_does_not_speak_tls_is_an_error_and_one_that_is_silent_a_timeout
         socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")?;
         io::copy(&mut socket, &mut io::sink())
     });
-    let error = Downloader::new().fetch(url).unwrap_err();
+    let error = with(|b| b).fetch(url).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Tls);
     // Reset or closed, as the client pleased.
     let _ = plain.join().unwrap();
@@ -219,7 +255,7 @@ fn a_session_is_resumed_on_a_new_connection() {
     let downloader = server.trusting();
     let url = server.url("localhost");
     assert_eq!(downloader.fetch_all([&url, &url]).flatten().count(), 2);
-    let kinds = server.thread.join().unwrap();
+    let kinds = server.handshakes();
     assert_eq!(
         kinds,
         [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)]
@@ -233,7 +269,7 @@ fn roots_that_are_none_are_refused_when_the_downloader_is_built() {
         "nonsense",
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
     ] {
-        let error = Downloader::builder().add_root_pem(pem).build().unwrap_err();
+        let error = builder().add_root_pem(pem).build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Tls);
     }
 }
