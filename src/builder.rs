@@ -295,7 +295,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`ErrorKind::Tls`] when a root certificate, the client certificate or its key cannot be
-    /// used; [`ErrorKind::Protocol`] when the user agent cannot be used.
+    /// used, or when there is nothing to encrypt with (see the crate's section
+    /// [Features](crate#features)); [`ErrorKind::Protocol`] when the user agent cannot be used.
     pub fn build(self) -> Result<Downloader, Error> {
         let Self {
             workers,

@@ -56,6 +56,11 @@ impl Downloader {
     }
 
     /// A downloader with all defaults, which [`Builder`] names.
+    ///
+    /// # Panics
+    /// Where there is nothing to encrypt with: with neither of the features `ring` and
+    /// `aws-lc-rs`, and no provider that the program has installed. [`Builder::build`] returns
+    /// the error instead.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build().expect("the defaults are valid")

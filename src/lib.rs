@@ -52,6 +52,20 @@
 //! Every request has an outcome, whatever happens: [`ErrorKind`] lists the ways to fail. A
 //! closure of the caller's that panics is the outcome of its request; the worker goes on.
 //!
+//! # Features
+//!
+//! None of them takes anything away or changes what another crate of the program relies on.
+//!
+//! - **`ring`** (on by default): TLS encrypts with the crate `ring`.
+//! - **`aws-lc-rs`**: TLS encrypts with AWS-LC. It takes longer to compile, and on some targets
+//!   needs CMake.
+//!
+//! What encrypts is, in this order: the provider that the program has installed for the whole
+//! process (`rustls::crypto::CryptoProvider::install_default`) before a downloader is built;
+//! AWS-LC; `ring`. So what the program has decided holds, whatever crates turn on, and
+//! `aws-lc-rs`, which is on only if somebody asked for it, goes before the default. Without any
+//! of the three [`Builder::build`] fails and [`Downloader::new`] panics.
+//!
 //! # Logging
 //!
 //! Through the [`log`] crate; never a header, a user name or a password.

@@ -1,4 +1,7 @@
 //! What the library promises, each on real sockets against the scripted origin: one file a promise.
+//!
+//! With something to encrypt with built in: without, what holds is in `tests/provider.rs`.
+#![cfg(any(feature = "ring", feature = "aws-lc-rs"))]
 
 mod batch;
 mod budget;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::WantsClientCert;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -34,7 +34,7 @@ impl fmt::Debug for ClientCertPem {
 
 /// One configuration for all connections.
 pub(in crate::http) fn config(settings: &Settings) -> Result<Arc<ClientConfig>, Fault> {
-    let provider = Arc::new(ring::default_provider());
+    let provider = provider()?;
     let client_cert = match &settings.client_cert {
         Some(pem) => Some(Arc::new(certified_key(pem, &provider)?)),
         None => None,
@@ -46,6 +46,35 @@ pub(in crate::http) fn config(settings: &Settings) -> Result<Arc<ClientConfig>, 
     Ok(Arc::new(
         with_trust(builder, settings)?.with_client_cert_resolver(Arc::new(resolver)),
     ))
+}
+
+/// The program's own choice goes first: a feature that some crate turns on must not overrule it.
+fn provider() -> Result<Arc<CryptoProvider>, Fault> {
+    if let Some(installed) = CryptoProvider::get_default() {
+        return Ok(Arc::clone(installed));
+    }
+    built_in().map(Arc::new).ok_or_else(|| {
+        let nothing = "nothing is there to encrypt with: turn on fetchpool's feature `ring` or \
+                       `aws-lc-rs`, or have the program call \
+                       `rustls::crypto::CryptoProvider::install_default` before this";
+        Fault::new(ErrorKind::Tls, nothing)
+    })
+}
+
+/// `ring` is on unless somebody turns it off, this only if somebody wants it.
+#[cfg(feature = "aws-lc-rs")]
+fn built_in() -> Option<CryptoProvider> {
+    Some(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+fn built_in() -> Option<CryptoProvider> {
+    Some(rustls::crypto::ring::default_provider())
+}
+
+#[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
+fn built_in() -> Option<CryptoProvider> {
+    None
 }
 
 fn with_trust(

@@ -192,6 +192,8 @@ mod tests {
 
     #[test]
     fn an_alert_is_heard_where_it_is_the_write_that_fails() {
+        // Where nothing is built in. Another test may have done the same.
+        let _ = ring::default_provider().install_default();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
         let config_of_server = Arc::new(server(made.cert.der(), key));
