@@ -251,7 +251,8 @@ impl Builder {
         self
     }
 
-    /// Trusts the certificates of a PEM file, besides the roots of the Mozilla programme.
+    /// Trusts the certificates of a PEM file, besides the roots of the Mozilla programme, or
+    /// those of the platform where the feature `platform-verifier` is on and its switch set.
     ///
     /// Sections of the file that are no certificates are skipped. Where there is none,
     /// [`build`](Self::build) fails with [`ErrorKind::Tls`].
@@ -288,6 +289,27 @@ impl Builder {
             chain: chain.into(),
             key: key.into(),
         });
+        self
+    }
+
+    /// Whether the platform judges servers' certificates, by the roots and rules that its
+    /// administrator has set, instead of the roots of the Mozilla programme that are compiled in.
+    /// The default is `false`.
+    ///
+    /// A switch, rather than what the feature does by itself: any crate of the program can turn
+    /// a feature on, and that alone must not change whom the others trust.
+    ///
+    /// What [`add_root_pem`](Self::add_root_pem) adds is trusted besides, but on Android, whose
+    /// verifier takes none: there [`build`](Self::build) fails if both are set. Android's also has
+    /// to be given the app's context first, see the crate `rustls-platform-verifier`.
+    ///
+    /// On Linux and the BSDs the platform's roots are files (`SSL_CERT_FILE` and `SSL_CERT_DIR`
+    /// say which, if they are set), which are read by `build` and at no other time; where there
+    /// are none, nor any that are added, it fails with [`ErrorKind::Tls`].
+    #[cfg(feature = "platform-verifier")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "platform-verifier")))]
+    pub fn platform_verifier(mut self, yes: bool) -> Self {
+        self.tls.platform_verifier = yes;
         self
     }
 

@@ -59,6 +59,8 @@
 //! - **`ring`** (on by default): TLS encrypts with the crate `ring`.
 //! - **`aws-lc-rs`**: TLS encrypts with AWS-LC. It takes longer to compile, and on some targets
 //!   needs CMake.
+//! - **`platform-verifier`**: there is a `Builder::platform_verifier`, which lets the system judge
+//!   certificates. Until that is called all is as without the feature.
 //!
 //! What encrypts is, in this order: the provider that the program has installed for the whole
 //! process (`rustls::crypto::CryptoProvider::install_default`) before a downloader is built;

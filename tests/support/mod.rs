@@ -49,7 +49,7 @@ pub use gate::Gate;
 pub use incoming::Incoming;
 pub use ledger::{Flow, Stats};
 pub use origin::Origin;
-pub use process::{alone, eventually};
+pub use process::{alone, alone_in, eventually};
 #[cfg(target_os = "linux")]
 pub use process::{open_sockets, threads, threads_named, threads_not_of_origins};
 pub use reply::Reply;

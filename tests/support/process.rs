@@ -1,6 +1,7 @@
 //! What this process has open and running, and how to have it to oneself.
 
 use std::env;
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -29,6 +30,12 @@ pub(super) fn without_copied_sockets<T>(work: impl FnOnce() -> T) -> T {
 /// it fails there, and returns `false`. So begin with `if !support::alone("its_name") { return; }`.
 #[track_caller]
 pub fn alone(test: &str) -> bool {
+    alone_in(test, &[])
+}
+
+/// The same with these variables in the environment of that process.
+#[track_caller]
+pub fn alone_in(test: &str, variables: &[(&str, &OsStr)]) -> bool {
     if env::var(ALONE).as_deref() == Ok(test) {
         return true;
     }
@@ -43,6 +50,7 @@ pub fn alone(test: &str) -> bool {
                 "--nocapture",
             ])
             .env(ALONE, test)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

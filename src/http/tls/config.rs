@@ -18,6 +18,9 @@ use crate::fault::{ErrorKind, Fault};
 pub(crate) struct Settings {
     pub(crate) extra_roots_pem: Vec<Vec<u8>>,
     pub(crate) client_cert: Option<ClientCertPem>,
+    /// The system judges certificates, not the roots of the Mozilla programme.
+    #[cfg(feature = "platform-verifier")]
+    pub(crate) platform_verifier: bool,
 }
 
 pub(crate) struct ClientCertPem {
@@ -96,8 +99,39 @@ fn with_trust(
             Fault::with_source(ErrorKind::Tls, "a root certificate cannot be used", e)
         })?;
     }
+    #[cfg(feature = "platform-verifier")]
+    if settings.platform_verifier {
+        let verifier = platform_verifier(extra, Arc::clone(builder.crypto_provider()))?;
+        return Ok(builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier)));
+    }
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     Ok(builder.with_root_certificates(roots))
+}
+
+#[cfg(feature = "platform-verifier")]
+fn platform_verifier(
+    extra: Vec<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
+) -> Result<rustls_platform_verifier::Verifier, Fault> {
+    use rustls_platform_verifier::Verifier;
+
+    #[cfg(not(target_os = "android"))]
+    let made = Verifier::new_with_extra_roots(extra, provider);
+    #[cfg(target_os = "android")]
+    let made = if extra.is_empty() {
+        Verifier::new(provider)
+    } else {
+        let cannot = "Android's verifier takes no further roots: name them in the app's network \
+                      security configuration instead of `add_root_pem`";
+        return Err(Fault::new(ErrorKind::Tls, cannot));
+    };
+    made.map_err(|e| {
+        let cannot = "the platform cannot verify certificates: install its roots (on most Linux \
+                      systems the package `ca-certificates`), or leave `platform_verifier` off";
+        Fault::with_source(ErrorKind::Tls, cannot, e)
+    })
 }
 
 fn certified_key(pem: &ClientCertPem, provider: &CryptoProvider) -> Result<CertifiedKey, Fault> {

@@ -1,6 +1,8 @@
 //! What holds for http holds for https.
 
 mod client_cert;
+#[cfg(all(feature = "platform-verifier", target_os = "linux"))]
+mod platform;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
