@@ -12,7 +12,7 @@ use crate::request::Request;
 
 /// The outcomes of requests that are pushed, as an iterator in the order in which they finish.
 ///
-/// Made by [`Downloader::open`](crate::Downloader::open) and [`Downloader::open_with`](crate::Downloader::open_with). It ends when every [`Jobs`](crate::Jobs) is
+/// Made by [`Downloader::open`](crate::Downloader::open) and [`Downloader::open_with`](crate::Downloader::open_with). It ends when every [`Jobs`] is
 /// gone and everything pushed has come out.
 ///
 /// Dropping it cancels what is left.
@@ -28,7 +28,7 @@ pub struct Outcomes<T> {
 impl<T> Outcomes<T> {
     /// Lets a request in, and returns its index. Never blocks.
     ///
-    /// Unlike a [`Jobs`](crate::Jobs) the outcomes do not keep themselves open: a crawler that pushes the
+    /// Unlike a [`Jobs`] the outcomes do not keep themselves open: a crawler that pushes the
     /// links of each page before it asks for the next outcome ends by itself.
     pub fn push(&self, request: impl Into<Request>) -> u64 {
         self.intake.submit(request.into()).0

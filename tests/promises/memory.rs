@@ -45,7 +45,9 @@ fn a_body_goes_into_the_buffer_that_is_given_for_it() {
     assert!(buffer.is_empty());
     let error = downloader.fetch_into("no URL", &mut buffer);
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidUrl);
-    downloader.fetch_into(origin.url("/b"), &mut buffer).unwrap();
+    downloader
+        .fetch_into(origin.url("/b"), &mut buffer)
+        .unwrap();
     assert_eq!(buffer, b"/b");
     assert_eq!(buffer.as_ptr(), at);
 }
