@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use divan::Bencher;
@@ -43,6 +43,7 @@ mod alone {
 
     use std::collections::{HashMap, VecDeque};
     use std::sync::Arc;
+    use std::time::Instant;
 
     use super::{Shape, some};
     use ids::BatchId;
@@ -56,6 +57,7 @@ mod alone {
         type Resident;
         fn keys(&self) -> Keys<'_>;
         fn priority(&self) -> Priority;
+        fn latest_start(&self) -> Option<Instant>;
     }
 
     pub(super) trait Feed: Send + Sync {}
@@ -63,6 +65,7 @@ mod alone {
     #[derive(Clone, Copy)]
     pub(super) enum Ended {
         Cancelled,
+        Late,
     }
 
     #[derive(Clone, Copy)]
@@ -91,6 +94,10 @@ mod alone {
 
         fn priority(&self) -> Priority {
             Priority::Normal
+        }
+
+        fn latest_start(&self) -> Option<Instant> {
+            None
         }
     }
 
@@ -140,7 +147,7 @@ mod alone {
 
         fn finish(&mut self) {
             let job = self.running.pop_front().expect("one runs");
-            self.state.finish(job.needs);
+            self.state.finish(job.needs, None);
             self.state.read(job.batch);
         }
 
@@ -229,6 +236,10 @@ impl schedule::Work for Job {
 
     fn priority(&self) -> schedule::Priority {
         schedule::Priority::Normal
+    }
+
+    fn latest_start(&self) -> Option<Instant> {
+        None
     }
 
     fn is_cancelled(&self) -> bool {

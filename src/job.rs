@@ -228,6 +228,10 @@ impl Work for Job {
         self.request.its_priority()
     }
 
+    fn latest_start(&self) -> Option<Instant> {
+        None
+    }
+
     fn is_cancelled(&self) -> bool {
         self.course.is_cancelled()
     }
@@ -238,7 +242,7 @@ impl Work for Job {
 
     fn end(self, why: Ended) {
         let fault = match why {
-            Ended::Cancelled | Ended::Shutdown => Fault::cancelled(),
+            Ended::Cancelled | Ended::Late | Ended::Shutdown => Fault::cancelled(),
             Ended::NoThread => Fault::new(
                 ErrorKind::Io,
                 "the system gives no thread to download with; raise the limit on processes",

@@ -82,6 +82,8 @@ pub(super) struct Budget<R> {
     /// `None` for the unread outcomes of a batch, which no key names.
     pub(super) key: Option<Key>,
     pub(super) tokens: Tokens,
+    /// How many of the tokens in use the clock gives back.
+    pub(super) held: usize,
     /// While closed nobody gets a token, however many are left.
     pub(super) closed_until: Option<Instant>,
     /// Lanes for which this is the first of their budgets that has no room.
@@ -101,6 +103,7 @@ impl<R> Budget<R> {
         Self {
             key,
             tokens,
+            held: 0,
             closed_until: None,
             line: Rank::default(),
             waiters: List::default(),

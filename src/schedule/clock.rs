@@ -4,15 +4,21 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-use super::ids::{BudgetId, JobId};
+use super::ids::{BatchId, BudgetId, JobId};
 
 /// What is to be done when its time has come. An event whose entry is gone by then is void.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     /// A job's pause is over.
     Wake(JobId),
+    /// A job has waited for as long as it may.
+    Late(JobId),
+    /// A batch's time is over.
+    Over(BatchId),
     /// A budget's gate may open.
     Open(BudgetId),
+    /// A token that was held back is free.
+    Release(BudgetId),
     /// The budget that has been idle the longest may be old enough to go.
     Expire,
 }
@@ -51,6 +57,8 @@ pub(super) struct Clock {
     serial: u64,
     /// An alarm earlier than all others has been set since the last look.
     changed: bool,
+    /// How many alarms were of use when that was last looked at.
+    of_use: usize,
     /// The tests' hand on the clock.
     #[cfg(test)]
     turned_to: Option<Instant>,
@@ -100,6 +108,21 @@ impl Clock {
             return None;
         }
         self.alarms.pop().map(|Reverse(alarm)| alarm.event)
+    }
+
+    /// There are so many more than at the last look that it is worth one.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.alarms.len() > 1024.max(2 * self.of_use)
+    }
+
+    pub(super) fn retain(&mut self, is_of_use: impl Fn(Event) -> bool) {
+        self.alarms.retain(|Reverse(alarm)| is_of_use(alarm.event));
+        self.of_use = self.alarms.len();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.alarms.len()
     }
 
     pub(super) fn clear(&mut self) {

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use crossbeam_channel::Sender;
 
-use super::ids::{BatchId, BudgetId, JobId, JobKind};
+use super::ids::{BatchId, BudgetId, JobId, JobKind, LaneId};
 use super::slab::{Id, List, Slab};
 
 /// Which of two jobs that could both run is taken first.
@@ -156,15 +156,24 @@ pub(super) type Jobs<W> = Slab<JobKind, Job<W>>;
 
 /// A job that waits: in a lane, or asleep until the clock rings.
 ///
-/// Small: a hundred thousand may wait. Whose it is and what it needs its lane knows.
+/// Small: a hundred thousand may wait.
 pub(super) struct Job<W> {
     pub(super) work: W,
     pub(super) priority: Priority,
     pub(super) begun: bool,
-    pub(super) asleep: Option<Box<Asleep>>,
+    pub(super) waits: Waits,
+}
+
+/// Where a job waits.
+pub(super) enum Waits {
+    /// For its turn. Whose it is and what it needs its lane knows.
+    In(LaneId),
+    /// Until the clock rings.
+    Asleep(Box<Asleep>),
 }
 
 /// What is to be known of a job that is in no lane.
+#[derive(Clone, Copy)]
 pub(super) struct Asleep {
     pub(super) batch: BatchId,
     pub(super) needs: Needs,
@@ -200,6 +209,16 @@ impl Lane {
             self.begun.pop_front(jobs)
         } else {
             self.fresh.pop_front(jobs)
+        }
+    }
+
+    pub(super) fn remove<W>(&mut self, jobs: &mut Jobs<W>, job: JobId) {
+        let entry = &jobs[job];
+        let (begun, priority) = (entry.begun, entry.priority);
+        if begun {
+            self.begun.remove(jobs, job, priority);
+        } else {
+            self.fresh.remove(jobs, job, priority);
         }
     }
 

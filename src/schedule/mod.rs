@@ -20,6 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -49,6 +50,9 @@ pub(crate) trait Work: Send + Sized + 'static {
     /// [`Ticket::cancel`]; a worker that has just taken the job looks at it.
     fn is_cancelled(&self) -> bool;
 
+    /// If its turn has not come by then, it ends: [`Ended::Late`].
+    fn latest_start(&self) -> Option<Instant>;
+
     /// Runs on a worker, which holds the tokens until [`Turn::finish`] or [`Turn::again`], at
     /// the latest until this returns.
     fn run(self, turn: &mut Turn<'_, Self>);
@@ -62,6 +66,8 @@ pub(crate) trait Work: Send + Sized + 'static {
 pub(crate) enum Ended {
     /// Its batch was cancelled or dropped.
     Cancelled,
+    /// It has waited for as long as it may, or its batch's time is over.
+    Late,
     /// The downloader was shut down.
     Shutdown,
     /// The system gives no thread to run it on.
@@ -208,6 +214,11 @@ impl<W: Work> Ticket<W> {
             self.shared
                 .with(|state| (0..count).for_each(|_| state.read(self.id)));
         }
+    }
+
+    /// Ends the batch's jobs that wait at that time, and lets none in after it.
+    pub(crate) fn end_at(&self, at: Instant) {
+        self.shared.with(|state| state.end_batch_at(self.id, at));
     }
 
     /// Ends the batch's jobs, waiting and running. Those submitted later end at once.

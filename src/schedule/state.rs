@@ -24,7 +24,7 @@ use super::budget::{Budget, Tokens};
 use super::clock::{Clock, Event};
 use super::ids::{BatchId, BatchKind, BudgetId, BudgetKind, JobId, JobKind, LaneId, LaneKind};
 use super::key::Key;
-use super::lane::{Asleep, Job, Jobs, Lane, Needs, Owner, Place, Priority, Rank};
+use super::lane::{Asleep, Job, Jobs, Lane, Needs, Owner, Place, Priority, Rank, Waits};
 use super::slab::{Id, List, Slab};
 use super::{Ended, Feed, Keys, Work};
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::ids::BatchId;
 use super::state::Assignment;
-use super::{Shared, Work};
+use super::{Key, Shared, Work};
 
 /// Something that a running job may be blocked on, and how to make it return.
 pub(crate) trait Interrupt: Send + Sync {
@@ -80,6 +80,8 @@ pub(crate) struct Turn<'w, W: Work> {
     shared: &'w Arc<Shared<W>>,
     post: &'w Arc<Post>,
     now: Now<W>,
+    /// The token of the first budget goes back then, rather than with the others.
+    held: Option<Instant>,
     resident: Arc<OnceLock<W::Resident>>,
 }
 
@@ -101,13 +103,24 @@ impl<W: Work> Turn<'_, W> {
         &self.resident
     }
 
+    /// The token of the first budget stays out until then: who was asked is still at work.
+    pub(crate) fn hold(&mut self, until: Instant) {
+        self.held = Some(until);
+    }
+
+    /// Nobody gets a token of this budget before then.
+    pub(crate) fn close(&self, key: &Key, until: Instant) {
+        self.shared.with(|state| state.close_gate(key, until));
+    }
+
     /// The job is done: its tokens go back (but for the one of its unread outcome), and the
     /// worker takes its next job, all in one go. An outcome is delivered after this, so that
     /// who reads it finds the tokens free.
     pub(crate) fn finish(&mut self) {
         if let Now::Holds(_, needs) = self.now {
             self.post.end();
-            self.now = Now::Next(self.shared.next(|state| state.finish(needs)));
+            let held = self.held;
+            self.now = Now::Next(self.shared.next(|state| state.finish(needs, held)));
         }
     }
 
@@ -116,9 +129,10 @@ impl<W: Work> Turn<'_, W> {
     pub(crate) fn again(&mut self, work: W, at: Option<Instant>) {
         if let Now::Holds(batch, needs) = self.now {
             self.post.end();
+            let held = self.held;
             self.now = Now::Next(
                 self.shared
-                    .next(|state| state.again(batch, needs, work, at)),
+                    .next(|state| state.again(batch, needs, held, work, at)),
             );
         }
     }
@@ -178,6 +192,7 @@ fn run_one<W: Work>(
         shared,
         post,
         now: Now::Holds(batch, needs),
+        held: None,
         resident,
     };
     post.begin(batch);

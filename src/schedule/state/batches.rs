@@ -36,7 +36,7 @@ impl<W: Work> State<W> {
         let mut batch = self.batches.remove(id).expect("looked up above");
         while let Some(job) = batch.asleep.pop_front(&mut self.jobs) {
             let job = self.jobs.remove(job).expect("a sleeper of the list");
-            if let Some(asleep) = job.asleep {
+            if let Waits::Asleep(asleep) = job.waits {
                 self.leave(asleep.needs);
             }
             self.effects.push(Effect::End(job.work, why));
@@ -46,6 +46,11 @@ impl<W: Work> State<W> {
         }
         self.budgets.remove(batch.unread);
         self.effects.push(Effect::Close(batch.feed));
+    }
+
+    /// Whatever the batch has left at that time ends.
+    pub(in super::super) fn end_batch_at(&mut self, id: BatchId, at: Instant) {
+        self.set_alarm(at, Event::Over(id));
     }
 
     /// The consumer has read an outcome whose job had run.

@@ -93,7 +93,7 @@ impl<W: Work> State<W> {
         let first = self.idle.front(&self.budgets).and_then(since);
         // An age that no clock reaches is 'for ever'.
         if let Some(at) = first.and_then(|since| since.checked_add(self.limits.idle_age)) {
-            self.clock.set(at, Event::Expire);
+            self.set_alarm(at, Event::Expire);
             self.expiry_set = true;
         }
     }

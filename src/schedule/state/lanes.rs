@@ -17,22 +17,27 @@ impl<W: Work> State<W> {
         let unread = batch.unread;
         let mut needs = self.needs(work.keys());
         needs.add(unread);
+        let latest = work.latest_start();
+        let asleep = Asleep { batch: id, needs };
         let job = self.jobs.insert(Job {
             priority: work.priority(),
             work,
             begun,
-            asleep: at.map(|_| Box::new(Asleep { batch: id, needs })),
+            waits: Waits::Asleep(Box::new(asleep)),
         });
         if let Some(at) = at {
             self.join(needs);
             self.batches[id].asleep.push_back(&mut self.jobs, job);
-            self.clock.set(at, Event::Wake(job));
+            self.set_alarm(at, Event::Wake(job));
         } else {
-            self.enqueue(job, id, needs);
+            self.enqueue(job, asleep);
+        }
+        if let Some(at) = latest {
+            self.set_alarm(at, Event::Late(job));
         }
     }
 
-    pub(super) fn enqueue(&mut self, id: JobId, batch: BatchId, needs: Needs) {
+    pub(super) fn enqueue(&mut self, id: JobId, Asleep { batch, needs }: Asleep) {
         let priority = self.jobs[id].priority;
         let lane = match self.batches[batch].lanes.get(&needs) {
             Some(&lane) => lane,
@@ -45,17 +50,19 @@ impl<W: Work> State<W> {
                 lane
             }
         };
+        self.jobs[id].waits = Waits::In(lane);
         self.lanes[lane].push(&mut self.jobs, id);
         match self.lanes[lane].place {
             Place::Nowhere => self.place(lane),
-            place if self.lanes[lane].priority < priority => self.promote(lane, place),
+            place if self.lanes[lane].priority < priority => self.rerank(lane, place),
             _ => {}
         }
     }
 
-    /// A lane with a new job of a higher priority moves to where that belongs. That can be out
-    /// of a line that has room: the lane in the ring that will wake it is of a lower one.
-    pub(super) fn promote(&mut self, lane: LaneId, place: Place) {
+    /// A lane with a new job of a higher priority, or without its last of one, moves to where
+    /// that belongs. That can be out of a line that has room: the lane in the ring that will
+    /// wake it is of a lower one.
+    pub(super) fn rerank(&mut self, lane: LaneId, place: Place) {
         self.detach(lane);
         match place {
             Place::Ring => self.enter_ring(lane),
@@ -253,6 +260,6 @@ impl<W: Work> State<W> {
         let Assignment {
             work, batch, needs, ..
         } = assignment;
-        self.again(batch, needs, work, None);
+        self.again(batch, needs, None, work, None);
     }
 }

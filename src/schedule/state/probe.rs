@@ -70,13 +70,20 @@ impl<W: Work> State<W> {
         assert_eq!(standing, self.lanes.len(), "lanes that stand somewhere");
     }
 
+    fn asleep(&self, job: JobId) -> Option<&Asleep> {
+        match &self.jobs[job].waits {
+            Waits::Asleep(asleep) => Some(asleep),
+            Waits::In(_) => None,
+        }
+    }
+
     /// A job is in one lane, that of its batch and budgets, or asleep.
     fn check_jobs(&self) {
         let mut found = 0;
         for id in self.lanes.ids() {
             let lane = &self.lanes[id];
             for job in lane.jobs(&self.jobs) {
-                assert!(self.jobs[job].asleep.is_none());
+                assert!(matches!(self.jobs[job].waits, Waits::In(lane) if lane == id));
                 let Owner::Batch(batch) = lane.owner else {
                     panic!("jobs in a waiter's lane");
                 };
@@ -86,8 +93,7 @@ impl<W: Work> State<W> {
         }
         for batch in self.batches.ids() {
             for job in self.batches[batch].asleep.ids(&self.jobs) {
-                let asleep = self.jobs[job].asleep.as_deref();
-                assert_eq!(asleep.map(|asleep| asleep.batch), Some(batch));
+                assert_eq!(self.asleep(job).map(|asleep| asleep.batch), Some(batch));
                 found += 1;
             }
         }
@@ -119,7 +125,7 @@ impl<W: Work> State<W> {
         let lanes = self.lanes.ids().into_iter().map(|id| self.lanes[id].needs);
         let batches = self.batches.ids().into_iter().map(|id| &self.batches[id]);
         let asleep = batches.flat_map(|batch| batch.asleep.ids(&self.jobs));
-        let asleep = asleep.filter_map(|job| Some(self.jobs[job].asleep.as_deref()?.needs));
+        let asleep = asleep.filter_map(|job| Some(self.asleep(job)?.needs));
         for id in lanes.chain(asleep).flat_map(Needs::iter) {
             *users.entry(id).or_default() += 1;
         }

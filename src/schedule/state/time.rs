@@ -8,20 +8,71 @@ impl<W: Work> State<W> {
         while let Some(event) = self.clock.ring() {
             match event {
                 Event::Wake(job) => self.wake_job(job),
+                Event::Late(job) => self.end_late(job),
+                Event::Over(batch) => self.cancel(batch, Ended::Late),
                 Event::Open(budget) => self.open_gate(budget),
+                Event::Release(budget) => self.release_held(budget),
                 Event::Expire => self.expire(),
             }
         }
     }
 
+    /// Alarms of what is gone stay until their time, unless they become too many.
+    pub(super) fn set_alarm(&mut self, at: Instant, event: Event) {
+        self.clock.set(at, event);
+        if self.clock.is_crowded() {
+            let (jobs, budgets, batches) = (&self.jobs, &self.budgets, &self.batches);
+            self.clock.retain(|event| match event {
+                Event::Wake(job) | Event::Late(job) => jobs.get(job).is_some(),
+                Event::Over(batch) => batches.get(batch).is_some(),
+                Event::Open(budget) | Event::Release(budget) => budgets.get(budget).is_some(),
+                Event::Expire => true,
+            });
+        }
+    }
+
     pub(super) fn wake_job(&mut self, id: JobId) {
-        let Some(asleep) = self.jobs.get_mut(id).and_then(|job| job.asleep.take()) else {
+        let Some(Waits::Asleep(asleep)) = self.jobs.get(id).map(|job| &job.waits) else {
             return;
         };
-        let Asleep { batch, needs } = *asleep;
-        self.batches[batch].asleep.remove(&mut self.jobs, id);
-        self.enqueue(id, batch, needs);
-        self.leave(needs);
+        let asleep = **asleep;
+        let list = &mut self.batches[asleep.batch].asleep;
+        list.remove(&mut self.jobs, id);
+        self.enqueue(id, asleep);
+        self.leave(asleep.needs);
+    }
+
+    /// The job has waited for as long as it may, asleep or for its turn.
+    pub(super) fn end_late(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(id) else {
+            return;
+        };
+        match &job.waits {
+            Waits::Asleep(asleep) => {
+                let asleep = **asleep;
+                let list = &mut self.batches[asleep.batch].asleep;
+                list.remove(&mut self.jobs, id);
+                self.leave(asleep.needs);
+            }
+            &Waits::In(lane) => self.leave_lane(id, lane),
+        }
+        let job = self.jobs.remove(id).expect("looked up above");
+        self.effects.push(Effect::End(job.work, Ended::Late));
+    }
+
+    fn leave_lane(&mut self, job: JobId, id: LaneId) {
+        let lane = &mut self.lanes[id];
+        lane.remove(&mut self.jobs, job);
+        let (place, needs) = (lane.place, lane.needs);
+        match lane.top() {
+            Some(top) if top < lane.priority => self.rerank(id, place),
+            Some(_) => {}
+            None => {
+                self.detach(id);
+                self.drop_lane(id);
+                self.wake_lines(needs);
+            }
+        }
     }
 
     pub(super) fn open_gate(&mut self, id: BudgetId) {
@@ -40,10 +91,6 @@ impl<W: Work> State<W> {
     }
 
     /// Nobody gets a token of these budgets before `until`, nor before an earlier call's time.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for `Retry-After` and cool-downs")
-    )]
     pub(in super::super) fn close_gate(&mut self, key: &Key, until: Instant) {
         if self.stopped.is_some() {
             return;
@@ -62,7 +109,7 @@ impl<W: Work> State<W> {
                     self.join(needs);
                 }
             }
-            self.clock.set(until, Event::Open(id));
+            self.set_alarm(until, Event::Open(id));
         }
     }
 
@@ -83,6 +130,12 @@ impl<W: Work> State<W> {
             self.retire_longest_idle();
         }
         for id in self.budgets.ids() {
+            for _ in 0..self.budgets[id].held {
+                self.release_held(id);
+            }
+            if self.budgets.get(id).is_none() {
+                continue;
+            }
             if self.budgets[id].closed_until.take().is_some() {
                 let mut needs = Needs::NONE;
                 needs.add(id);

@@ -22,15 +22,16 @@ impl<W: Work> State<W> {
         self.rest_budgets(needs);
     }
 
-    /// A job is done. The token of its unread outcome stays with that.
-    pub(in super::super) fn finish(&mut self, needs: Needs) {
-        let mut kept = Needs::NONE;
-        for id in needs.iter() {
+    /// A job is done. The token of its unread outcome stays with that. That of its first budget
+    /// is held back until then, if there is a time.
+    pub(in super::super) fn finish(&mut self, needs: Needs, held: Option<Instant>) {
+        let mut back = Needs::NONE;
+        for id in self.hold(needs, held).iter() {
             if self.budgets.get(id).is_some_and(|b| b.key.is_some()) {
-                kept.add(id);
+                back.add(id);
             }
         }
-        self.give_back(kept);
+        self.give_back(back);
     }
 
     /// A job gives its tokens back and goes on: now, or at a time.
@@ -38,12 +39,36 @@ impl<W: Work> State<W> {
         &mut self,
         batch: BatchId,
         needs: Needs,
+        held: Option<Instant>,
         work: W,
         at: Option<Instant>,
     ) {
-        self.give_back(needs);
+        let back = self.hold(needs, held);
+        self.give_back(back);
         self.enter(batch, work, true, at);
         self.feed_if_hungry(batch);
+    }
+
+    /// Keeps the first token, if there is a time until when. Those that are left go back now.
+    fn hold(&mut self, needs: Needs, until: Option<Instant>) -> Needs {
+        let Some(until) = until.filter(|_| self.stopped.is_none()) else {
+            return needs;
+        };
+        let mut rest = needs.iter();
+        if let Some(first) = rest.next() {
+            self.budgets[first].held += 1;
+            self.set_alarm(until, Event::Release(first));
+        }
+        let mut left = Needs::NONE;
+        rest.for_each(|id| left.add(id));
+        left
+    }
+
+    pub(super) fn release_held(&mut self, id: BudgetId) {
+        self.budgets[id].held -= 1;
+        let mut needs = Needs::NONE;
+        needs.add(id);
+        self.give_back(needs);
     }
 
     pub(in super::super) fn set_capacity(&mut self, key: &Key, capacity: NonZeroUsize) {

@@ -8,13 +8,15 @@ pub(super) const KEYS: usize = 4;
 const NEVER: u64 = u64::MAX;
 
 /// A budget with a name.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Budget {
     pub(super) capacity: usize,
     pub(super) out: usize,
     /// The capacity, or what was out when it was lowered and has not come back yet.
     bound: usize,
     closed_until: u64,
+    /// When tokens that are out come back by themselves.
+    held: Vec<u64>,
 }
 
 pub(super) struct Batch {
@@ -23,6 +25,7 @@ pub(super) struct Batch {
     /// Jobs that run, and outcomes that have not been read.
     pub(super) unread: usize,
     pub(super) registered: bool,
+    over_at: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +43,7 @@ pub(super) struct Job {
     pub(super) keys: Vec<usize>,
     pub(super) priority: Priority,
     pub(super) is: Is,
+    latest: u64,
     begun: bool,
     /// When it came to where it waits.
     since: u64,
@@ -53,6 +57,7 @@ pub(super) struct Model {
     /// Jobs that the scheduler has to end in this step.
     pub(super) to_end: BTreeSet<usize>,
     moves: u64,
+    stopped: bool,
 }
 
 impl Model {
@@ -62,6 +67,7 @@ impl Model {
             out: 0,
             bound: capacity,
             closed_until: 0,
+            held: Vec::new(),
         };
         Self {
             now: 0,
@@ -70,6 +76,7 @@ impl Model {
             jobs: Vec::new(),
             to_end: BTreeSet::new(),
             moves: 0,
+            stopped: false,
         }
     }
 
@@ -118,6 +125,7 @@ impl Model {
             capacity,
             unread: 0,
             registered: false,
+            over_at: NEVER,
         });
     }
 
@@ -134,12 +142,33 @@ impl Model {
             keys: keys.to_vec(),
             priority,
             is: Is::Over,
+            latest: NEVER,
             begun: false,
             since: 0,
         });
         let id = self.jobs.len() - 1;
         self.enter(id, false, None);
         id
+    }
+
+    /// It is to have its turn by then.
+    pub(super) fn expire(&mut self, job: usize, latest: Option<u64>) {
+        self.jobs[job].latest = latest.unwrap_or(NEVER);
+    }
+
+    pub(super) fn end_at(&mut self, batch: usize, at: u64) {
+        let batch = &mut self.batches[batch];
+        batch.over_at = batch.over_at.min(at);
+    }
+
+    /// One of its first key's tokens comes back then, rather than with the job.
+    pub(super) fn hold(&mut self, job: usize, until: u64) {
+        if !self.stopped {
+            let first = self.jobs[job].keys[0];
+            // Taken before the one of the job comes back.
+            self.keys[first].held.push(until);
+            self.keys[first].out += 1;
+        }
     }
 
     fn enter(&mut self, job: usize, begun: bool, at: Option<u64>) {
@@ -216,6 +245,8 @@ impl Model {
     }
 
     pub(super) fn stop(&mut self) {
+        self.stopped = true;
+        self.release_held(NEVER);
         (0..self.batches.len()).for_each(|batch| self.cancel(batch));
         self.keys.iter_mut().for_each(|key| key.closed_until = 0);
     }
@@ -223,6 +254,7 @@ impl Model {
     /// Sleepers wake in the order of their times.
     pub(super) fn turn_to(&mut self, now: u64) {
         self.now = now;
+        self.release_held(now);
         let due = |job: &Job| match job.is {
             Is::AsleepUntil(at) if at <= now => at,
             _ => NEVER,
@@ -233,6 +265,29 @@ impl Model {
         ids.sort_by_key(|&id| (due(&self.jobs[id]), self.jobs[id].since));
         for id in ids {
             self.enter(id, self.jobs[id].begun, None);
+        }
+        for id in 0..self.jobs.len() {
+            let job = &mut self.jobs[id];
+            let waits = matches!(job.is, Is::Waiting | Is::AsleepUntil(_));
+            if waits && job.latest <= now {
+                job.is = Is::Over;
+                self.to_end.insert(id);
+            }
+        }
+        for batch in 0..self.batches.len() {
+            if self.batches[batch].open && self.batches[batch].over_at <= now {
+                self.cancel(batch);
+            }
+        }
+    }
+
+    fn release_held(&mut self, now: u64) {
+        for key in 0..KEYS {
+            let held = std::mem::take(&mut self.keys[key].held);
+            let (due, later) = held.into_iter().partition(|&at| at <= now);
+            self.keys[key].held = later;
+            let due: Vec<u64> = due;
+            due.iter().for_each(|_| self.give_back(&[key]));
         }
     }
 

@@ -13,6 +13,7 @@ fn submit(batch: usize, keys: &[usize], priority: Priority) -> Step {
         batch,
         keys,
         priority,
+        within: None,
     }
 }
 
@@ -29,6 +30,7 @@ const OPEN: Step = Step::Open { unread: 9 };
 const FINISH: Step = Step::Finish {
     job: 0,
     resident: true,
+    held: None,
 };
 const RELEASE: Step = Step::Release { permit: 0 };
 
@@ -114,6 +116,7 @@ fn a_batch_that_a_running_job_kept_from_growing_is_told_once_that_sleeps() {
         job: 0,
         keys: None,
         after: Some(10),
+        held: None,
     };
     let more = Step::WantsMore { batch: 0 };
     after(4, &[&fills, &other, &[more, sleeps]]);
@@ -196,4 +199,21 @@ fn waiters_are_served_in_their_order() {
         &[&[OPEN, closed, acquire(&[0]), urgent, opens, acquire(&[0])]],
     );
     assert_eq!(run.permits(), 0);
+}
+
+#[test]
+fn alarms_of_jobs_that_are_gone_do_not_pile_up() {
+    let mut run = after(1, &[&[OPEN]]);
+    for _ in 0..5000 {
+        let submit = Step::Submit {
+            batch: 0,
+            keys: vec![0],
+            priority: Priority::Normal,
+            within: Some(1_000_000),
+        };
+        for step in [submit, Step::Dispatch, FINISH, Step::Read { outcome: 0 }] {
+            run.step(step);
+        }
+    }
+    assert!(run.alarms() < 2000, "{}", run.alarms());
 }

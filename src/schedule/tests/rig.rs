@@ -88,6 +88,10 @@ impl Work for Job {
         self.priority
     }
 
+    fn latest_start(&self) -> Option<Instant> {
+        None
+    }
+
     fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }

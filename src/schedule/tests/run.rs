@@ -24,6 +24,7 @@ pub(super) struct Item {
     id: usize,
     keys: Vec<Key>,
     priority: Priority,
+    latest: Option<Instant>,
 }
 
 impl Work for Item {
@@ -35,6 +36,10 @@ impl Work for Item {
 
     fn priority(&self) -> Priority {
         self.priority
+    }
+
+    fn latest_start(&self) -> Option<Instant> {
+        self.latest
     }
 
     fn is_cancelled(&self) -> bool {
@@ -124,6 +129,10 @@ impl Run {
         self.running.iter().map(|&(id, _)| id).collect()
     }
 
+    pub(super) fn alarms(&self) -> usize {
+        self.state.clock.len()
+    }
+
     fn at(&self, millis: u64) -> Instant {
         self.start + Duration::from_millis(millis)
     }
@@ -141,11 +150,20 @@ impl Run {
                 batch,
                 keys,
                 priority,
+                within,
             } => {
                 let batch = nth(&self.batches, batch)?;
                 let id = self.model.submit(batch, &each_once(&keys), priority);
+                let latest = within.map(|millis| self.model.now + millis);
+                self.model.expire(id, latest);
                 let keys = keys.into_iter().map(key).collect();
-                let item = Item { id, keys, priority };
+                let latest = latest.map(|at| self.at(at));
+                let item = Item {
+                    id,
+                    keys,
+                    priority,
+                    latest,
+                };
                 self.state.submit(self.batches[batch].0, item);
             }
             Step::Dispatch => {
@@ -157,24 +175,35 @@ impl Run {
                     }
                 }
             }
-            Step::Finish { job, resident } => {
+            Step::Finish {
+                job,
+                resident,
+                held,
+            } => {
                 let (id, job) = self.running.remove(nth(&self.running, job)?);
                 if resident {
                     let _ = job.resident.set(());
                 }
+                let held = self.hold(id, held);
                 self.model.finish(id);
-                self.state.finish(job.needs);
+                self.state.finish(job.needs, held);
                 self.next();
             }
-            Step::Again { job, keys, after } => {
+            Step::Again {
+                job,
+                keys,
+                after,
+                held,
+            } => {
                 let (id, mut job) = self.running.remove(nth(&self.running, job)?);
                 if let Some(keys) = &keys {
                     job.work.keys = keys.iter().copied().map(key).collect();
                 }
+                let held = self.hold(id, held);
                 let at = after.map(|millis| self.model.now + millis);
                 self.model.again(id, keys.as_deref().map(each_once), at);
                 let at = at.map(|at| self.at(at));
-                self.state.again(job.batch, job.needs, job.work, at);
+                self.state.again(job.batch, job.needs, held, job.work, at);
                 self.next();
             }
             Step::PutBack { job } => {
@@ -200,6 +229,12 @@ impl Run {
                 let batch = nth(&self.batches, batch)?;
                 self.model.cancel(batch);
                 self.state.cancel(self.batches[batch].0, Ended::Cancelled);
+            }
+            Step::EndAt { batch, millis } => {
+                let batch = nth(&self.batches, batch)?;
+                let at = self.model.now + millis;
+                self.model.end_at(batch, at);
+                self.state.end_batch_at(self.batches[batch].0, self.at(at));
             }
             Step::Acquire { keys } => {
                 let names: Vec<_> = keys.iter().copied().map(key).collect();
@@ -241,6 +276,12 @@ impl Run {
             Step::Wait { millis } => self.wait(millis),
         }
         Some(())
+    }
+
+    fn hold(&mut self, job: usize, millis: Option<u64>) -> Option<Instant> {
+        let until = self.model.now + millis?;
+        self.model.hold(job, until);
+        Some(self.at(until))
     }
 
     fn wait(&mut self, millis: u64) {

@@ -21,16 +21,19 @@ pub(super) enum Step {
         batch: Which,
         keys: Vec<usize>,
         priority: Priority,
+        within: Option<u64>,
     },
     Dispatch,
     Finish {
         job: Which,
         resident: bool,
+        held: Option<u64>,
     },
     Again {
         job: Which,
         keys: Option<Vec<usize>>,
         after: Option<u64>,
+        held: Option<u64>,
     },
     PutBack {
         job: Which,
@@ -43,6 +46,10 @@ pub(super) enum Step {
     },
     Cancel {
         batch: Which,
+    },
+    EndAt {
+        batch: Which,
+        millis: u64,
     },
     Acquire {
         keys: Vec<usize>,
@@ -99,21 +106,30 @@ fn step((kind, which, bits): (u8, Which, u32)) -> Step {
                 batch,
                 keys,
                 priority,
+                within: ((bits >> 4) % 4 == 0).then_some(millis),
             }
         }
         9..17 => Step::Dispatch,
         17..23 => Step::Finish {
             job,
             resident: bits % 2 == 0,
+            held: ((bits >> 4) % 4 == 0).then_some(millis),
         },
         23..26 => {
             let keys = (bits >> 30 == 0).then_some(keys);
             let after = (bits >> 29 & 1 == 0).then_some(millis);
-            Step::Again { job, keys, after }
+            let held = ((bits >> 4) % 4 == 0).then_some(millis);
+            Step::Again {
+                job,
+                keys,
+                after,
+                held,
+            }
         }
         26 => Step::PutBack { job },
         27..33 => Step::Read { outcome: which },
         33..35 => Step::WantsMore { batch },
+        35 if is_rare => Step::EndAt { batch, millis },
         35 => Step::Cancel { batch },
         36..39 => Step::Acquire { keys },
         39 => Step::TryAcquire { keys },

@@ -86,6 +86,7 @@ impl Run {
             self.do_all(&Step::Finish {
                 job: 0,
                 resident: true,
+                held: None,
             });
             self.do_all(&Step::Read { outcome: 0 });
             self.do_all(&Step::Release { permit: 0 });
@@ -118,12 +119,14 @@ impl Run {
             batch,
             keys,
             priority,
+            within: None,
         });
         self.check_stopped();
         self.do_all(&Step::Again {
             job: 0,
             keys: None,
             after: Some(1),
+            held: Some(1),
         });
         self.do_all(&Step::Release { permit: 0 });
     }
