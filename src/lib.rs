@@ -85,6 +85,11 @@ mod http;
 mod job;
 mod outcome;
 mod request;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "no job is made again yet")
+)]
+mod retry;
 mod schedule;
 mod sink;
 
@@ -100,6 +105,7 @@ pub use crate::fault::ErrorKind;
 pub use crate::http::resolve::{IpFamily, Resolve, SystemResolver};
 pub use crate::outcome::{Fetched, Received, Report, Saved, Timings};
 pub use crate::request::Request;
+pub use crate::retry::{Failure, RetryPolicy};
 pub use crate::schedule::{Key, Permit, Priority};
 
 /// The README's examples are compiled with the documentation's.
