@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
@@ -66,11 +65,7 @@ impl<'a> Body<'a> {
     /// The body's length in bytes, if the response tells it.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
-        if self.head.headers.contains_key(TRANSFER_ENCODING) {
-            return None;
-        }
-        let value = self.head.headers.get(CONTENT_LENGTH)?;
-        value.to_str().ok()?.trim().parse().ok()
+        self.head.content_length()
     }
 
     /// Which job it is, and how it went so far.

@@ -15,7 +15,9 @@ use crate::error::Error;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::resolve::{IpFamily, Resolve, Settings as NameSettings, SystemResolver};
 use crate::http::tls::{ClientCertPem, Settings as TlsSettings};
-use crate::http::{Client, Settings};
+use crate::http::{Client, HostBreaker, LowSpeed, Settings};
+use crate::retry::{Retries, RetryPolicy};
+use crate::rules::Rules;
 use crate::schedule::{Key, Limits, Scheduler};
 
 const DEFAULT_WORKERS: usize = 32;
@@ -27,6 +29,9 @@ const DEFAULT_WINDOW: usize = 4096;
 const DEFAULT_WINDOW_WHEN_IDLE: usize = 100_000;
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// What drips for longer is not going to be a response.
+const DEFAULT_HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_TIMEOUT_GRACE: Duration = Duration::from_secs(2);
 const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_DNS_TTL: Duration = Duration::from_secs(60);
 const DEFAULT_MAX_BODY: u64 = 64 * 1024 * 1024;
@@ -59,6 +64,13 @@ pub struct Builder {
     unread: Option<NonZeroUsize>,
     connect_timeout: Duration,
     idle_timeout: Duration,
+    header_timeout: Duration,
+    low_speed: Option<LowSpeed>,
+    timeout: Option<Duration>,
+    queue_timeout: Option<Duration>,
+    timeout_grace: Duration,
+    retry: RetryPolicy,
+    host_breaker: HostBreaker,
     max_body: u64,
     max_file: Option<u64>,
     local_address: Option<IpAddr>,
@@ -87,6 +99,13 @@ impl Builder {
             unread: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            header_timeout: DEFAULT_HEADER_TIMEOUT,
+            low_speed: None,
+            timeout: None,
+            queue_timeout: None,
+            timeout_grace: DEFAULT_TIMEOUT_GRACE,
+            retry: RetryPolicy::new(),
+            host_breaker: HostBreaker::new(),
             max_body: DEFAULT_MAX_BODY,
             max_file: None,
             local_address: None,
@@ -167,6 +186,81 @@ impl Builder {
     /// How long a server may be silent, before its response and within. The default is 30 s.
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = limit;
+        self
+    }
+
+    /// How long a response's header may take, from the request to the header's last byte, interim
+    /// responses included. The default is 60 s; a server that is silent is given up after
+    /// [`idle_timeout`](Self::idle_timeout).
+    pub fn header_timeout(mut self, limit: Duration) -> Self {
+        self.header_timeout = limit;
+        self
+    }
+
+    /// The lowest speed at which a body may come: so many bytes in each such time. The default is
+    /// none: one byte every few seconds will do.
+    ///
+    /// Only the time counts in which the server is waited for, not that which a closure takes. On
+    /// a thin line that many downloads share each is slow, and it is nobody's fault.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let downloader = fetchpool::Downloader::builder()
+    ///     .low_speed(10_000, Duration::from_secs(10))
+    ///     .build()?;
+    /// # Ok::<(), fetchpool::Error>(())
+    /// ```
+    pub fn low_speed(mut self, bytes: u64, window: Duration) -> Self {
+        self.low_speed = Some(LowSpeed { bytes, window });
+        self
+    }
+
+    /// How long a request may take in all, unless it has a limit of its own
+    /// ([`Request::timeout`](crate::Request::timeout)). The default is `None`: as long as it
+    /// makes progress, as a large file may take hours.
+    ///
+    /// It spans everything from the moment in which the request is let in: its wait for tokens,
+    /// redirects, retries and their pauses, the body. A closure is not interrupted, but its reads
+    /// fail. The error is of the kind [`ErrorKind::Timeout`].
+    pub fn timeout(mut self, limit: Option<Duration>) -> Self {
+        self.timeout = limit;
+        self
+    }
+
+    /// How long a request may wait for its first turn. The default is `None`: as long as it takes.
+    ///
+    /// The error is of the kind [`ErrorKind::Timeout`].
+    pub fn queue_timeout(mut self, limit: Option<Duration>) -> Self {
+        self.queue_timeout = limit;
+        self
+    }
+
+    /// How long a host's token stays out after a request has timed out: the server is perhaps
+    /// still at work on that one, and is not given another in its place at once. The default is
+    /// 2 s.
+    pub fn timeout_grace(mut self, time: Duration) -> Self {
+        self.timeout_grace = time;
+        self
+    }
+
+    /// How often and when failed requests are tried again. The default is
+    /// [`RetryPolicy::new`]: up to three times.
+    ///
+    /// ```
+    /// use fetchpool::{Downloader, RetryPolicy};
+    ///
+    /// let once = Downloader::builder().retry(RetryPolicy::none()).build()?;
+    /// # Ok::<(), fetchpool::Error>(())
+    /// ```
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = policy;
+        self
+    }
+
+    /// What is done about hosts that take no connection. The default is [`HostBreaker::new`].
+    pub fn host_breaker(mut self, breaker: HostBreaker) -> Self {
+        self.host_breaker = breaker;
         self
     }
 
@@ -329,6 +423,13 @@ impl Builder {
             unread,
             connect_timeout,
             idle_timeout,
+            header_timeout,
+            low_speed,
+            timeout,
+            queue_timeout,
+            timeout_grace,
+            retry,
+            host_breaker,
             max_body,
             max_file,
             local_address,
@@ -349,6 +450,8 @@ impl Builder {
         let client = Client::new(Settings {
             connect_timeout,
             idle_timeout,
+            header_timeout,
+            low_speed,
             idle_connections: widest.get(),
             idle_age: IDLE_AGE,
             local_address,
@@ -366,11 +469,18 @@ impl Builder {
         };
         Ok(Downloader::of(Engine {
             scheduler: Scheduler::new(scheduler_limits, limits),
-            client: Arc::new(client),
+            rules: Arc::new(Rules {
+                client,
+                status_is_error,
+                retries: Retries::new(retry),
+                breaker: host_breaker,
+                timeout,
+                queue_timeout,
+                timeout_grace,
+            }),
             unread: unread.unwrap_or_else(|| workers.saturating_mul(non_zero(2))),
             window: window.get() as u64,
             window_when_idle: window_when_idle.get().max(window.get()) as u64,
-            status_is_error,
             max_body,
             max_file: max_file.unwrap_or(u64::MAX),
         }))

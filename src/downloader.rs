@@ -326,7 +326,7 @@ impl Downloader {
     /// Forgets the addresses of all hosts, so that they are looked up anew. Connections that
     /// are open stay so.
     pub fn flush_dns(&self) {
-        self.engine.client.flush_names();
+        self.engine.rules.client.flush_names();
     }
 
     /// Ends all batches within a second. What is being fetched is cut off, and what is not done

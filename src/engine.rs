@@ -3,18 +3,17 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use crate::http::Client;
 use crate::job::Job;
+use crate::rules::Rules;
 use crate::schedule::Scheduler;
 
 /// Lives as long as a downloader or a batch of it does.
 pub(crate) struct Engine {
     pub(crate) scheduler: Scheduler<Job>,
-    pub(crate) client: Arc<Client>,
+    pub(crate) rules: Arc<Rules>,
     pub(crate) unread: NonZeroUsize,
     pub(crate) window: u64,
     pub(crate) window_when_idle: u64,
-    pub(crate) status_is_error: bool,
     pub(crate) max_body: u64,
     pub(crate) max_file: u64,
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use http::StatusCode;
 
@@ -65,6 +66,13 @@ impl Error {
         self.0.fault.status
     }
 
+    /// When the server says that it may be asked again, counted from its response
+    /// (`Retry-After`, RFC 9110, section 10.2.3), if the error is about a status and it does.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.fault.retry_after
+    }
+
     /// The request, its index and tag, the attempts and the timings. `None` where the error is
     /// not of a job, but of a permit or of building a downloader.
     #[must_use]
@@ -81,7 +89,11 @@ impl fmt::Display for Error {
             Some(url) => write!(f, "{url}: ")?,
             None => {}
         }
-        write!(f, "{}", self.0.fault)
+        write!(f, "{}", self.0.fault)?;
+        match self.report().map_or(0, Report::attempts) {
+            0 | 1 => Ok(()),
+            attempts => write!(f, " (after {attempts} attempts)"),
+        }
     }
 }
 

@@ -4,8 +4,11 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use http::StatusCode;
+
+use crate::retry;
 
 /// The kinds of errors. More may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,16 +83,78 @@ pub(crate) struct Fault {
     pub(crate) detail: Cow<'static, str>,
     pub(crate) status: Option<StatusCode>,
     pub(crate) source: Option<Box<dyn StdError + Send + Sync>>,
+    /// Another attempt may end otherwise.
+    pub(crate) is_transient: bool,
+    pub(crate) stage: Stage,
+    /// When the server says that it may be asked again.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// How far it had come with the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nowhere near it, or all was said.
+    #[default]
+    Elsewhere,
+    /// No connection was had.
+    Connecting,
+    /// It was asked, and is perhaps still at work on the answer.
+    Asked,
 }
 
 impl Fault {
     pub(crate) fn new(kind: ErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
+        use ErrorKind::{Connect, Timeout, Truncated};
         Self {
             kind,
             detail: detail.into(),
             status: None,
             source: None,
+            is_transient: matches!(kind, Connect | Timeout | Truncated),
+            stage: Stage::Elsewhere,
+            retry_after: None,
         }
+    }
+
+    /// Another attempt would end as this one.
+    pub(crate) fn lasting(self) -> Self {
+        Self {
+            is_transient: false,
+            ..self
+        }
+    }
+
+    pub(crate) fn passing(self) -> Self {
+        Self {
+            is_transient: true,
+            ..self
+        }
+    }
+
+    /// What else there is to say.
+    pub(crate) fn and(mut self, more: fmt::Arguments<'_>) -> Self {
+        self.detail = format!("{}; {more}", self.detail).into();
+        self
+    }
+
+    pub(crate) fn while_at(self, stage: Stage) -> Self {
+        Self { stage, ..self }
+    }
+
+    /// There are no file handles left, in the process or in the system.
+    pub(crate) fn is_out_of_handles(&self) -> bool {
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            let code = error.downcast_ref::<io::Error>();
+            if code
+                .and_then(io::Error::raw_os_error)
+                .is_some_and(out_of_handles)
+            {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
     }
 
     /// `detail` says what was being done; the source, which is shown after it, what failed.
@@ -108,6 +173,7 @@ impl Fault {
         let reason = status.canonical_reason().unwrap_or("unknown status");
         Self {
             status: Some(status),
+            is_transient: retry::is_transient(status),
             ..Self::new(
                 ErrorKind::Status,
                 format!("the server answered {} {reason}", status.as_u16()),
@@ -138,6 +204,21 @@ impl Fault {
         };
         io::Error::new(kind, self)
     }
+}
+
+/// `EMFILE` and `ENFILE`.
+#[cfg(unix)]
+fn out_of_handles(code: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE]
+        .map(Errno::raw_os_error)
+        .contains(&code)
+}
+
+/// `WSAEMFILE` and `ERROR_TOO_MANY_OPEN_FILES`.
+#[cfg(not(unix))]
+fn out_of_handles(code: i32) -> bool {
+    [10_024, 4].contains(&code)
 }
 
 impl fmt::Display for Fault {

@@ -77,6 +77,7 @@
 mod batch;
 mod body;
 mod builder;
+mod deadline;
 mod downloader;
 mod engine;
 mod error;
@@ -85,11 +86,8 @@ mod http;
 mod job;
 mod outcome;
 mod request;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "no job is made again yet")
-)]
 mod retry;
+mod rules;
 mod schedule;
 mod sink;
 
@@ -102,6 +100,7 @@ pub use crate::builder::Builder;
 pub use crate::downloader::Downloader;
 pub use crate::error::Error;
 pub use crate::fault::ErrorKind;
+pub use crate::http::HostBreaker;
 pub use crate::http::resolve::{IpFamily, Resolve, SystemResolver};
 pub use crate::outcome::{Fetched, Received, Report, Saved, Timings};
 pub use crate::request::Request;

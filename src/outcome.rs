@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
+use crate::deadline::Deadline;
 use crate::request::{Request, redacted};
 use crate::sink::Spares;
 
@@ -24,7 +26,15 @@ pub struct Report {
 #[derive(Clone, Default)]
 pub(crate) struct Progress {
     pub(crate) attempts: u32,
+    /// The last of them is under way.
+    pub(crate) is_in_attempt: bool,
+    /// How often there was no file handle for it.
+    pub(crate) starved: u32,
     pub(crate) timings: Timings,
+    /// Between attempts, in sum.
+    pub(crate) paused: Duration,
+    pub(crate) deadline: Option<Deadline>,
+    /// Of the present attempt.
     pub(crate) redirects: Vec<Url>,
 }
 
@@ -163,6 +173,15 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// The body's length in bytes, if the response tells it.
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        if self.headers.contains_key(TRANSFER_ENCODING) {
+            return None;
+        }
+        let value = self.headers.get(CONTENT_LENGTH)?;
+        value.to_str().ok()?.trim().parse().ok()
+    }
+
     pub(crate) fn url<'a>(&'a self, report: &'a Report) -> &'a Url {
         let bare = self.bare_url.as_deref().or_else(|| report.current_url());
         bare.expect("a URL that was fetched")

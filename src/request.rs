@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
@@ -45,6 +46,7 @@ struct Extras {
     headers: HeaderMap,
     priority: Priority,
     budgets: Vec<Key>,
+    timeout: Option<Duration>,
     tag: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -104,6 +106,14 @@ impl Request {
         self
     }
 
+    /// How long it may take in all: waiting for its turn, redirects, retries and their pauses, the
+    /// body and what is made of it. The default is [`Builder::timeout`](crate::Builder::timeout).
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.extras().timeout = Some(limit);
+        self
+    }
+
     /// Attaches something of the caller's, which comes back with the outcome.
     #[must_use]
     pub fn tag(mut self, tag: impl Any + Send + Sync) -> Self {
@@ -135,6 +145,10 @@ impl Request {
         self.extras
             .as_ref()
             .map_or_else(Priority::default, |extras| extras.priority)
+    }
+
+    pub(crate) fn its_timeout(&self) -> Option<Duration> {
+        self.extras.as_ref()?.timeout
     }
 
     pub(crate) fn checked_url(&self) -> Result<&Url, Fault> {

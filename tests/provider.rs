@@ -9,7 +9,7 @@ mod tls;
 use std::num::NonZeroUsize;
 use std::sync::{Once, mpsc};
 
-use fetchpool::{Builder, Downloader, ErrorKind};
+use fetchpool::{Builder, Downloader, ErrorKind, RetryPolicy};
 use rustls::CipherSuite;
 use rustls::crypto::ring::{self, cipher_suite};
 
@@ -38,7 +38,8 @@ fn builder() -> Builder {
         ];
         chosen.install_default().expect("nobody else does");
     });
-    Downloader::builder()
+    // Each request once.
+    Downloader::builder().retry(RetryPolicy::none())
 }
 
 /// A downloader with these settings.

@@ -34,8 +34,8 @@ pub(crate) fn open<S: Sink>(engine: &Arc<Engine>, sink: S) -> Outcomes<S::Item> 
     let inbox = Arc::new(Inbox::new(engine.unread.get().div_ceil(2)));
     let shared = Arc::new(Shared {
         sink,
-        client: Arc::clone(&engine.client),
-        status_is_error: engine.status_is_error,
+        rules: Arc::clone(&engine.rules),
+        deadline: OnceLock::new(),
         cancelled: AtomicBool::new(false),
         outcomes: Arc::clone(&inbox),
     });
@@ -132,6 +132,23 @@ impl<I, T> Batch<I, T> {
         self
     }
 
+    /// Ends the batch by then, from now: what it has left comes out as
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), and the rest of its input is not read.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// # let urls = ["http://127.0.0.1/"];
+    ///
+    /// let downloader = fetchpool::Downloader::new();
+    /// for page in downloader.fetch_all(urls).timeout(Duration::from_secs(60)) {
+    ///     println!("{:?}", page);
+    /// }
+    /// ```
+    pub fn timeout(self, limit: Duration) -> Self {
+        self.outcomes.end_after(limit);
+        self
+    }
+
     /// A handle with which another thread can cancel the batch.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
@@ -145,7 +162,8 @@ where
     I::Item: Into<Request>,
 {
     fn read_input(&mut self) {
-        if self.outcomes.intake.course.is_cancelled() {
+        let course = &self.outcomes.intake.course;
+        if course.is_cancelled() || course.deadline().is_some_and(|end| end.has_passed()) {
             self.input = None;
         }
         let mut begun = None;

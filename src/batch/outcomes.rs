@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::inbox::{Inbox, Taken};
 use super::intake::{Canceller, Intake, Jobs};
 use super::shared::Message;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::request::Request;
 
@@ -32,6 +34,21 @@ impl<T> Outcomes<T> {
     /// links of each page before it asks for the next outcome ends by itself.
     pub fn push(&self, request: impl Into<Request>) -> u64 {
         self.intake.submit(request.into()).0
+    }
+
+    /// Ends what is there by then, from now, as [`Batch::timeout`](crate::Batch::timeout) does.
+    /// What is pushed later comes out so as well.
+    pub fn timeout(self, limit: Duration) -> Self {
+        self.end_after(limit);
+        self
+    }
+
+    pub(super) fn end_after(&self, limit: Duration) {
+        let deadline = Deadline::of_batch(Instant::now(), limit);
+        if let Some(deadline) = deadline {
+            self.intake.course.end_by(deadline);
+            self.intake.ticket.end_at(deadline.at);
+        }
     }
 
     /// A handle with which another thread can cancel what is left.

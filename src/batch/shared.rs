@@ -1,26 +1,28 @@
 //! What the jobs of a batch share: where their bodies go, and their outcomes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::inbox::Inbox;
 use crate::body::Body;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::http::{Client, Response};
-use crate::job::{Course, Job, panicked};
+use crate::http::Response;
+use crate::job::{Course, Job, panicked, read_body};
 use crate::outcome::Report;
+use crate::rules::Rules;
 use crate::schedule::{Feed, Turn};
 use crate::sink::Sink;
 
 /// The part of a batch that its jobs share.
 pub(super) struct Shared<S: Sink> {
     pub(super) sink: S,
-    pub(super) client: Arc<Client>,
-    pub(super) status_is_error: bool,
+    pub(super) rules: Arc<Rules>,
     pub(super) cancelled: AtomicBool,
+    pub(super) deadline: OnceLock<Deadline>,
     /// Bounded by the scheduler: a job that runs holds a token of the batch's unread outcomes,
     /// which the consumer gives back.
     pub(super) outcomes: Arc<Inbox<Message<S::Item>>>,
@@ -48,8 +50,16 @@ impl<S: Sink> Shared<S> {
 }
 
 impl<S: Sink> Course for Shared<S> {
-    fn client(&self) -> &Arc<Client> {
-        &self.client
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
+        self.deadline.get().copied()
+    }
+
+    fn end_by(&self, deadline: Deadline) {
+        let _ = self.deadline.set(deadline);
     }
 
     fn is_cancelled(&self) -> bool {
@@ -60,34 +70,30 @@ impl<S: Sink> Course for Shared<S> {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
-    fn status_is_error(&self) -> bool {
-        self.status_is_error
-    }
-
-    fn finish(&self, turn: &mut Turn<'_, Job>, response: Response, mut report: Report) {
-        let Response { head, mut body } = response;
+    fn finish(
+        &self,
+        turn: &mut Turn<'_, Job>,
+        response: Response,
+        mut report: Report,
+    ) -> Result<(), Box<(Report, Fault)>> {
         let start = Instant::now();
-        let part = catch_unwind(AssertUnwindSafe(|| {
-            let part =
-                self.sink
-                    .receive(Body::new(&head, &report, &mut body, self.sink.limit()))?;
-            body.drain();
-            Ok(part)
-        }));
-        // What is left of the body, and with it the connection, goes before the token.
-        drop(body);
+        let (head, part) = read_body(self, turn, response, &mut report, |reader, head, report| {
+            self.sink
+                .receive(Body::new(head, report, reader, self.sink.limit()))
+        });
         report.progress.timings.body += start.elapsed();
-        turn.finish();
-        let part = part.unwrap_or_else(|panic| Err(panicked(panic)));
-        let index = report.index;
-        let item = match part {
-            // What the item has no place for is dropped in there: a tag of the caller's, which
-            // may panic.
-            Ok(part) => catch_unwind(AssertUnwindSafe(|| S::item(part, head, report)))
-                .map_err(|panic| Error::bare(panicked(panic), None)),
-            Err(fault) => Err(Error::new(fault, report)),
+        let part = match part {
+            Ok(part) => part,
+            Err(fault) => return Err(Box::new((report, fault))),
         };
+        turn.finish();
+        let index = report.index;
+        // What the item has no place for is dropped in there: a tag of the caller's, which may
+        // panic.
+        let item = catch_unwind(AssertUnwindSafe(|| S::item(part, head, report)))
+            .map_err(|panic| Error::bare(panicked(panic), None));
         self.deliver(index, true, item);
+        Ok(())
     }
 
     fn fail(&self, report: Report, fault: Fault, has_run: bool) {

@@ -32,10 +32,10 @@ impl Dial {
     pub(super) fn connect(
         self,
         addresses: &[SocketAddr],
+        deadline: Option<Instant>,
         limit: Option<Duration>,
         verdicts: &impl Verdicts,
     ) -> Result<Line, Fault> {
-        let deadline = limit.map(|limit| Instant::now() + limit);
         let mut last = None;
         let raced = self.race(addresses, deadline, |address, error| {
             verdicts.bad(address);

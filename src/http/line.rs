@@ -35,6 +35,8 @@ pub(super) struct Line {
     // What the socket is set to, so that it is set only when that changes.
     read_limit: Option<Duration>,
     write_limit: Option<Duration>,
+    /// Reads and writes are to end by then, however many there are.
+    until: Option<Instant>,
 }
 
 impl Line {
@@ -49,6 +51,7 @@ impl Line {
             peer,
             read_limit: None,
             write_limit: None,
+            until: None,
         })
     }
 
@@ -73,7 +76,7 @@ impl Line {
 
     pub(super) fn limit_reads(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let limit = limit.map(at_least_a_moment);
-        if self.read_limit != limit {
+        if !is_about(self.read_limit, limit) {
             self.socket.0.set_read_timeout(limit)?;
             self.read_limit = limit;
         }
@@ -82,11 +85,24 @@ impl Line {
 
     pub(super) fn limit_writes(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let limit = limit.map(at_least_a_moment);
-        if self.write_limit != limit {
+        if !is_about(self.write_limit, limit) {
             self.socket.0.set_write_timeout(limit)?;
             self.write_limit = limit;
         }
         Ok(())
+    }
+
+    /// All that is read and written from now on has to be over by then.
+    pub(super) fn limit_all(&mut self, until: Option<Instant>) {
+        self.until = until;
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        match self.until.map(left) {
+            Some(left) if left.is_zero() => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
     }
 
     /// Nothing has arrived, not even an end: what an idle connection must look like.
@@ -121,17 +137,39 @@ impl Line {
 
 impl Read for Line {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(left) = self.left()? {
+            self.limit_reads(Some(left))?;
+        }
         self.retrying_interrupts(self.read_limit, |mut socket| socket.read(buffer))
     }
 }
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(left) = self.left()? {
+            self.limit_writes(Some(left))?;
+        }
         self.retrying_interrupts(self.write_limit, |mut socket| socket.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// How far the limit that a socket is set to may be from the one that is meant: where that
+/// changes with each read, as what is left of a longer time, a system call a read is saved.
+const SLACK: Duration = Duration::from_millis(200);
+
+/// The slack of a limit: of a short one an eighth.
+pub(super) fn slack(limit: Duration) -> Duration {
+    SLACK.min(limit / 8)
+}
+
+fn is_about(set: Option<Duration>, meant: Option<Duration>) -> bool {
+    match (set, meant) {
+        (Some(set), Some(meant)) => set.abs_diff(meant) <= slack(meant),
+        (set, meant) => set == meant,
     }
 }
 

@@ -2,11 +2,13 @@
 //! who runs when.
 
 mod buffers;
-#[cfg_attr(not(test), expect(dead_code, reason = "no part is asked for yet"))]
+mod circuit;
 mod content_range;
 mod dial;
 mod faults;
+mod host;
 mod line;
+mod pace;
 pub(crate) mod redirect;
 pub(crate) mod resolve;
 pub(crate) mod tls;
@@ -25,20 +27,25 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
 
+use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Timings};
 use crate::request::without_credentials;
 use crate::schedule::Post;
 
+pub use circuit::HostBreaker;
+pub(crate) use content_range::ContentRange;
 use faults::fault_of;
-
-/// The connections to one host. Dropping it closes those that idle.
-pub(crate) type Host = ureq::Agent;
+pub(crate) use host::Host;
+use pace::Pace;
 
 /// How requests are made, whatever the host.
 pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
+    /// How long a response's header may take.
+    pub(crate) header_timeout: Duration,
+    pub(crate) low_speed: Option<LowSpeed>,
     /// How many connections to a host are kept while idle, and for how long.
     pub(crate) idle_connections: usize,
     pub(crate) idle_age: Duration,
@@ -49,9 +56,17 @@ pub(crate) struct Settings {
     pub(crate) tls: tls::Settings,
 }
 
+/// How many bytes of a body have to come in a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LowSpeed {
+    pub(crate) bytes: u64,
+    pub(crate) window: Duration,
+}
+
 /// Makes requests. Shared by all hosts.
 pub(crate) struct Client {
     config: Config,
+    low_speed: Option<LowSpeed>,
     dialer: transport::Dialer,
     headers: HeaderMap,
 }
@@ -66,6 +81,7 @@ pub(crate) struct Response {
 pub(crate) struct Reader {
     body: ureq::BodyReader<'static>,
     ended: bool,
+    pace: Option<Pace>,
 }
 
 /// As good as none, and no clock overflows.
@@ -85,6 +101,8 @@ impl Client {
         let Settings {
             connect_timeout,
             idle_timeout,
+            header_timeout,
+            low_speed,
             idle_connections,
             idle_age,
             local_address,
@@ -129,12 +147,18 @@ impl Client {
                 },
                 names: resolve::Names::new(names),
                 tls,
+                header_limit: Some(header_timeout.min(LONGEST_TIME)),
             },
+            low_speed,
             headers,
         })
     }
 
     pub(crate) fn host(&self) -> Host {
+        Host::new(self.agent())
+    }
+
+    fn agent(&self) -> ureq::Agent {
         ureq::Agent::with_parts(
             self.config.clone(),
             self.dialer.clone(),
@@ -147,31 +171,31 @@ impl Client {
         self.dialer.names.flush();
     }
 
-    /// Sends a GET and reads the response's header. `post` is where the job can be interrupted.
+    /// Sends a GET and reads the response's header.
     pub(crate) fn get(
         &self,
         host: &Host,
-        url: &Url,
-        headers: &HeaderMap,
-        post: &Arc<Post>,
+        ask: &Ask<'_>,
         timings: &mut Timings,
     ) -> Result<Response, Fault> {
-        let bare = without_credentials(url);
-        let uri = uri_of(bare.as_ref().unwrap_or(url))?;
+        let bare = without_credentials(ask.url);
+        let uri = uri_of(bare.as_ref().unwrap_or(ask.url))?;
+        let agent = host.agent();
         let request = || {
-            let mut request = self.request(uri.clone(), headers);
-            redirect::add_credentials(request.headers_mut(), url);
+            let mut request = self.request(uri.clone(), ask.headers);
+            redirect::add_credentials(request.headers_mut(), ask.url);
             request
         };
-        let (response, stale) = exchange(host, request(), post, timings, false);
+        let (response, stale) = exchange(&agent, request(), ask, timings, false);
         let mut response = if stale {
             // The server closed an idle connection in the moment in which we used it (RFC
             // 9112, section 9.3.1). Nothing of an answer came, and a GET may be sent again.
-            exchange(host, request(), post, timings, true).0
+            exchange(&agent, request(), ask, timings, true).0
         } else {
             response
         }?;
         response.head.bare_url = bare.map(Box::new);
+        response.body.pace = self.low_speed.map(Pace::new);
         Ok(response)
     }
 
@@ -195,17 +219,26 @@ impl Client {
     }
 }
 
+/// What is asked for.
+pub(crate) struct Ask<'a> {
+    pub(crate) url: &'a Url,
+    pub(crate) headers: &'a HeaderMap,
+    /// Where the job can be interrupted.
+    pub(crate) post: &'a Arc<Post>,
+    pub(crate) deadline: Option<Deadline>,
+}
+
 /// One request on the wire. Also whether it failed only because a reused connection was no
 /// longer there. `fresh`: on a new connection.
 fn exchange(
-    host: &Host,
+    agent: &ureq::Agent,
     request: http::Request<()>,
-    post: &Arc<Post>,
+    ask: &Ask<'_>,
     timings: &mut Timings,
     fresh: bool,
 ) -> (Result<Response, Fault>, bool) {
-    wire::begin(post, fresh);
-    let result = host.run(request);
+    wire::begin(ask.post, ask.deadline, fresh);
+    let result = agent.run(request);
     let wire = wire::end_of_header();
     timings.resolve += wire.resolve;
     timings.connect += wire.connect;
@@ -245,6 +278,7 @@ impl Response {
             body: Reader {
                 body: body.into_reader(),
                 ended: false,
+                pace: None,
             },
         })
     }
@@ -279,7 +313,7 @@ impl Reader {
         if self.ended {
             return;
         }
-        wire::note(|wire| wire.until = Some(Instant::now() + DRAIN_TIME));
+        wire::note(|wire| wire.drain = wire::Limit::of(DRAIN_TIME));
         let mut drained = 0;
         let mut piece = [0; 4096];
         while !self.ended && drained < DRAIN {
@@ -289,7 +323,18 @@ impl Reader {
                 Err(_) => break,
             }
         }
-        wire::note(|wire| wire.until = None);
+        wire::note(|wire| wire.drain = None);
+    }
+}
+
+impl Reader {
+    fn read_on(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let amount = self
+            .body
+            .read(buffer)
+            .map_err(|error| fault_of(ureq::Error::from(error)).into_io())?;
+        self.ended |= amount == 0;
+        Ok(amount)
     }
 }
 
@@ -298,12 +343,25 @@ impl Read for Reader {
         if buffer.is_empty() {
             return Ok(0);
         }
-        wire::note(|wire| wire.fruitless = 0);
-        let amount = self
-            .body
-            .read(buffer)
-            .map_err(|error| fault_of(ureq::Error::from(error)).into_io())?;
-        self.ended |= amount == 0;
+        let Some(mut pace) = self.pace else {
+            wire::note(|wire| wire.fruitless = 0);
+            return self.read_on(buffer);
+        };
+        wire::note(|wire| {
+            wire.fruitless = 0;
+            wire.pace = wire::Limit::of(pace.left()).map(|limit| wire::Limit {
+                time: pace.least.window,
+                ..limit
+            });
+        });
+        let begun = Instant::now();
+        let result = self.read_on(buffer);
+        wire::note(|wire| wire.pace = None);
+        let amount = result?;
+        if amount > 0 {
+            pace.note(amount, begun.elapsed())?;
+        }
+        self.pace = Some(pace);
         Ok(amount)
     }
 }

@@ -12,11 +12,11 @@ use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTi
 use super::buffers::{self, Lent};
 use super::dial::Dial;
 use super::faults::into_ureq;
-use super::line::Line;
+use super::line::{Line, slack};
 use super::resolve::Names;
 use super::tls::Tls;
-use super::wire;
-use crate::fault::{ErrorKind, Fault};
+use super::wire::{self, Reached};
+use crate::fault::{ErrorKind, Fault, Stage};
 
 /// How many bytes may come without one of a final response's header or a body among them. One
 /// read can bring more than the end of a header.
@@ -29,6 +29,7 @@ pub(super) struct Dialer {
     pub(super) dial: Dial,
     pub(super) names: Names,
     pub(super) tls: Arc<ClientConfig>,
+    pub(super) header_limit: Option<Duration>,
 }
 
 impl fmt::Debug for Dialer {
@@ -45,7 +46,15 @@ impl Connector<()> for Dialer {
         details: &ConnectionDetails<'_>,
         _: Option<()>,
     ) -> Result<Option<Connection>, ureq::Error> {
-        self.dial(details).map(Some).map_err(into_ureq)
+        let dialled = self
+            .dial(details)
+            .map_err(|fault| match wire::deadline_passed() {
+                Some(deadline) if fault.kind == ErrorKind::Timeout => {
+                    deadline.fault("before there was a connection")
+                }
+                _ => fault.while_at(Stage::Connecting),
+            });
+        dialled.map(Some).map_err(into_ureq)
     }
 }
 
@@ -53,16 +62,21 @@ impl Dialer {
     fn dial(&self, details: &ConnectionDetails<'_>) -> Result<Connection, Fault> {
         let start = Instant::now();
         let limit = details.timeout.not_zero().map(|limit| *limit);
+        let deadline = wire::note(|wire| wire.deadline);
+        let until = limit.and_then(|limit| start.checked_add(limit));
+        let until = until
+            .into_iter()
+            .chain(deadline.map(|deadline| deadline.at))
+            .min();
         let addresses: Vec<SocketAddr> = details.addrs.iter().copied().collect();
         let host = details.uri.host().unwrap_or_default();
         let verdicts = self.names.verdicts(host);
-        let connected = self.dial.connect(&addresses, limit, &verdicts);
+        let connected = self.dial.connect(&addresses, until, limit, &verdicts);
         let now = Instant::now();
         wire::note(|wire| wire.connect += now - start);
         let mut line = connected?;
         let tls = if details.needs_tls() {
-            let left = limit.map(|limit| limit.saturating_sub(now - start));
-            let tls = self.shake_hands(details, &mut line, left);
+            let tls = self.shake_hands(details, &mut line, until);
             wire::note(|wire| wire.tls += now.elapsed());
             Some(tls?)
         } else {
@@ -73,6 +87,7 @@ impl Dialer {
             tls,
             buffers: Lent::default(),
             state: State::New,
+            header_limit: self.header_limit,
         })
     }
 
@@ -80,15 +95,14 @@ impl Dialer {
         &self,
         details: &ConnectionDetails<'_>,
         line: &mut Line,
-        left: Option<Duration>,
+        until: Option<Instant>,
     ) -> Result<Tls, Fault> {
-        let limited = line
-            .limit_reads(left)
-            .and_then(|()| line.limit_writes(left));
-        limited.map_err(|e| Fault::with_source(ErrorKind::Connect, "cannot limit the time", e))?;
+        line.limit_all(until);
         let host = details.uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        Tls::connect(&self.tls, host, line).map_err(|fault| {
+        let shaken = Tls::connect(&self.tls, host, line);
+        line.limit_all(None);
+        shaken.map_err(|fault| {
             if wire::is_interrupted() {
                 Fault::cancelled()
             } else {
@@ -113,6 +127,8 @@ pub(super) struct Connection {
     tls: Option<Tls>,
     buffers: Lent,
     state: State,
+    /// How long a response's header may take.
+    header_limit: Option<Duration>,
 }
 
 impl fmt::Debug for Connection {
@@ -136,7 +152,7 @@ impl Connection {
 
     fn write(&mut self, amount: usize, timeout: NextTimeout) -> io::Result<()> {
         self.line
-            .limit_writes(timeout.for_write().not_zero().map(|limit| *limit))?;
+            .limit_writes(left(timeout.for_write().not_zero().map(|limit| *limit))?)?;
         let output = &self.buffers.output()[..amount];
         match &mut self.tls {
             Some(tls) => tls.write_all(&mut self.line, output),
@@ -145,16 +161,8 @@ impl Connection {
     }
 
     fn read(&mut self, timeout: NextTimeout) -> io::Result<usize> {
-        let limit = timeout.for_read().not_zero().map(|limit| *limit);
-        let left = wire::note(|wire| wire.until)
-            .map(|until| until.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.line.limit_reads(match (limit, left) {
-            (Some(limit), Some(left)) => Some(limit.min(left)),
-            (limit, left) => limit.or(left),
-        })?;
+        self.line
+            .limit_reads(left(timeout.for_read().not_zero().map(|limit| *limit))?)?;
         let input = self.buffers.input_append_buf();
         if input.is_empty() {
             // Else the zero bytes that fit would be taken for the end.
@@ -171,7 +179,7 @@ impl Connection {
 
     /// Not `Io`: ureq takes an `UnexpectedEof` or a reset for the end of a body that is delimited
     /// by the connection's end, and so a cut body for a whole one.
-    fn fault_of(&self, error: io::Error, doing: &'static str) -> Fault {
+    fn fault_of(&self, error: io::Error, idle: NextTimeout) -> Fault {
         if wire::is_interrupted() {
             return Fault::cancelled();
         }
@@ -183,13 +191,7 @@ impl Connection {
             None => error,
         };
         match error.kind() {
-            io::ErrorKind::TimedOut => Fault::new(
-                ErrorKind::Timeout,
-                format!(
-                    "nothing moved for {:?} while {doing}",
-                    self.line.read_limit()
-                ),
-            ),
+            io::ErrorKind::TimedOut => late(idle, self.line.read_limit()),
             io::ErrorKind::UnexpectedEof => {
                 Fault::with_source(ErrorKind::Truncated, "the connection was cut", error)
             }
@@ -203,6 +205,44 @@ impl Connection {
     }
 }
 
+/// What is left of the idle time limit and of the others. An error where nothing is.
+fn left(idle: Option<Duration>) -> io::Result<Option<Duration>> {
+    let Some((at, _)) = wire::note(|wire| wire.next_limit()) else {
+        return Ok(idle);
+    };
+    let left = at.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(Some(idle.map_or(left, |idle| idle.min(left))))
+}
+
+/// Which of the limits it was that a read or write has reached, on a line that was set to end
+/// about then.
+fn late(idle: NextTimeout, set: Duration) -> Fault {
+    let (next, doing) = wire::note(|wire| (wire.next_limit(), wire.doing()));
+    let now = Instant::now();
+    let reached = next.filter(|&(at, _)| at <= now + slack(set));
+    let detail = match reached {
+        Some((_, Reached::Deadline(deadline))) => return deadline.fault(doing),
+        Some((_, Reached::Header(time))) => {
+            format!("the response's header was not whole {time:?} after the request")
+        }
+        Some((_, Reached::Pace(time))) => {
+            format!("the body came slower than the lowest speed allowed, over {time:?}")
+        }
+        Some((_, Reached::Drain(time))) => format!("not at its end within {time:?}"),
+        None => {
+            let idle = idle
+                .for_read()
+                .not_zero()
+                .map_or(Duration::MAX, |limit| *limit);
+            format!("nothing moved for {idle:?} {doing}")
+        }
+    };
+    Fault::new(ErrorKind::Timeout, detail).while_at(Stage::Asked)
+}
+
 impl Transport for Connection {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
@@ -214,14 +254,17 @@ impl Transport for Connection {
             return Err(into_ureq(Fault::cancelled()));
         }
         let written = self.write(amount, timeout);
-        wire::note(|wire| wire.sent = Some(Instant::now()));
-        written.map_err(|error| into_ureq(self.fault_of(error, "sending the request")))
+        wire::note(|wire| {
+            wire.sent = Some(Instant::now());
+            wire.header = self.header_limit.and_then(wire::Limit::of);
+        });
+        written.map_err(|error| into_ureq(self.fault_of(error, timeout)))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         let amount = self
             .read(timeout)
-            .map_err(|error| into_ureq(self.fault_of(error, "waiting for the server")))?;
+            .map_err(|error| into_ureq(self.fault_of(error, timeout)))?;
         if amount == 0 && wire::is_interrupted() {
             // An interrupted read ends as if the server had closed; a body that is delimited
             // by that would pass for whole.

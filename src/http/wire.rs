@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::tls::ClientAuth;
+use crate::deadline::Deadline;
 use crate::schedule::{Interrupt, Post};
 
 #[derive(Default)]
@@ -24,8 +25,13 @@ pub(super) struct Wire {
     /// Bytes that have been read since the last that were of use: a server may send interim
     /// responses, or trailers, without end.
     pub(super) fruitless: usize,
-    /// Reads are to end by then, whatever the idle time limit.
-    pub(super) until: Option<Instant>,
+    /// The response's header has been read.
+    pub(super) is_in_body: bool,
+    /// What reads are not to outlast, besides the idle time limit.
+    pub(super) deadline: Option<Deadline>,
+    pub(super) header: Option<Limit>,
+    pub(super) drain: Option<Limit>,
+    pub(super) pace: Option<Limit>,
     /// What the server got that asked for a client certificate in the handshake.
     pub(super) client_auth: ClientAuth,
     /// Idle connections are not to be used.
@@ -33,15 +39,67 @@ pub(super) struct Wire {
     post: Option<Arc<Post>>,
 }
 
+/// A time by which something is to be over, and how long there was for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    pub(super) at: Instant,
+    pub(super) time: Duration,
+}
+
+impl Limit {
+    /// From now on.
+    pub(super) fn of(time: Duration) -> Option<Self> {
+        let at = Instant::now().checked_add(time)?;
+        Some(Self { at, time })
+    }
+}
+
+impl Wire {
+    /// When the first of the limits is reached, and what that means.
+    pub(super) fn next_limit(&self) -> Option<(Instant, Reached)> {
+        let of = |limit: Option<Limit>, reached: fn(Duration) -> Reached| {
+            limit.map(|limit| (limit.at, reached(limit.time)))
+        };
+        let limits = [
+            self.deadline
+                .map(|deadline| (deadline.at, Reached::Deadline(deadline))),
+            of(self.header, Reached::Header),
+            of(self.drain, Reached::Drain),
+            of(self.pace, Reached::Pace),
+        ];
+        limits.into_iter().flatten().min_by_key(|&(at, _)| at)
+    }
+
+    pub(super) fn doing(&self) -> &'static str {
+        if self.is_in_body {
+            "while the body was read"
+        } else if self.sent.is_some() {
+            "while the response was awaited"
+        } else {
+            "while the request was sent"
+        }
+    }
+}
+
+/// A limit that was reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reached {
+    Deadline(Deadline),
+    Header(Duration),
+    Drain(Duration),
+    Pace(Duration),
+}
+
 thread_local! {
     static WIRE: RefCell<Wire> = RefCell::default();
 }
 
 /// Starts the notes of a hop of the job at this post. `fresh`: on a new connection.
-pub(super) fn begin(post: &Arc<Post>, fresh: bool) {
+pub(super) fn begin(post: &Arc<Post>, deadline: Option<Deadline>, fresh: bool) {
     WIRE.with_borrow_mut(|wire| {
         *wire = Wire {
             post: Some(Arc::clone(post)),
+            deadline,
             fresh,
             ..Wire::default()
         };
@@ -53,10 +111,13 @@ pub(super) fn begin(post: &Arc<Post>, fresh: bool) {
 pub(super) fn end_of_header() -> Wire {
     WIRE.with_borrow_mut(|wire| {
         let post = wire.post.clone();
+        let deadline = wire.deadline;
         std::mem::replace(
             wire,
             Wire {
                 post,
+                deadline,
+                is_in_body: true,
                 ..Wire::default()
             },
         )
@@ -73,6 +134,10 @@ pub(super) fn waits_on(what: Weak<dyn Interrupt>) {
     if let Some(post) = note(|wire| wire.post.clone()) {
         post.waits_on(what);
     }
+}
+
+pub(super) fn deadline_passed() -> Option<Deadline> {
+    note(|wire| wire.deadline).filter(Deadline::has_passed)
 }
 
 pub(super) fn is_interrupted() -> bool {

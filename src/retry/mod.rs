@@ -177,6 +177,8 @@ pub struct Failure<'a> {
     pub(crate) status: Option<StatusCode>,
     pub(crate) attempts: u32,
     pub(crate) url: &'a Url,
+    /// It may pass, as far as can be told.
+    pub(crate) is_transient: bool,
 }
 
 impl<'a> Failure<'a> {
@@ -203,25 +205,6 @@ impl<'a> Failure<'a> {
     pub fn url(&self) -> &'a Url {
         self.url
     }
-
-    /// It may pass, as far as its kind and status tell.
-    fn is_transient(&self) -> bool {
-        match self.kind {
-            // The kind does not tell a name that is not there from a name server that is not.
-            ErrorKind::Dns | ErrorKind::Connect | ErrorKind::Timeout | ErrorKind::Truncated => true,
-            ErrorKind::Status => self.status.is_some_and(is_transient),
-            ErrorKind::InvalidUrl
-            | ErrorKind::Proxy
-            | ErrorKind::Tls
-            | ErrorKind::Redirect
-            | ErrorKind::Protocol
-            | ErrorKind::TooLarge
-            | ErrorKind::Digest
-            | ErrorKind::Io
-            | ErrorKind::Cancelled
-            | ErrorKind::Panicked => false,
-        }
-    }
 }
 
 impl fmt::Debug for Failure<'_> {
@@ -237,7 +220,7 @@ impl fmt::Debug for Failure<'_> {
 
 /// The statuses that speak of the moment, not of the request (RFC 9110, section 15; RFC 6585,
 /// section 4; RFC 8470, section 5.2). 500 does not say which.
-fn is_transient(status: StatusCode) -> bool {
+pub(crate) fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }
 
@@ -287,6 +270,14 @@ impl Retries {
         Self { policy, seed }
     }
 
+    /// How many retries are left after so many attempts.
+    pub(crate) fn left(&self, attempts: u32) -> u32 {
+        self.policy
+            .retries
+            .saturating_add(1)
+            .saturating_sub(attempts)
+    }
+
     /// Calls the caller's function, which may panic.
     pub(crate) fn judge(&self, attempt: &Attempt<'_>) -> Verdict {
         let Attempt {
@@ -296,7 +287,7 @@ impl Retries {
             retry_after,
         } = attempt;
         let policy = &self.policy;
-        let is_transient = failure.is_transient();
+        let is_transient = failure.is_transient;
         let is_left = failure.attempts <= policy.retries && failure.kind != ErrorKind::Cancelled;
         let again = is_left && self.overruled(failure).unwrap_or(is_transient);
         // Beside a failure of another sort, what the header says is of no use.

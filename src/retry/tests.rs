@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 
 use super::*;
+use crate::fault::Fault;
 
 const HALF: Duration = Duration::from_millis(500);
 const SECOND: Duration = Duration::from_secs(1);
@@ -55,6 +56,10 @@ impl Case {
                 kind: self.kind,
                 status: self.status.map(|code| StatusCode::from_u16(code).unwrap()),
                 attempts: self.attempts,
+                is_transient: match self.status {
+                    Some(code) => is_transient(StatusCode::from_u16(code).unwrap()),
+                    None => Fault::new(self.kind, "").is_transient,
+                },
                 url: &Url::parse("http://u:secret@h/").unwrap(),
             },
             index: 0,
@@ -75,7 +80,7 @@ fn what_may_pass_is_tried_again_and_nothing_else() {
         .collect();
     assert_eq!(retried, [408, 425, 429, 500, 502, 503, 504]);
     for (kind, is) in [
-        (ErrorKind::Dns, true),
+        (ErrorKind::Dns, false),
         (ErrorKind::Connect, true),
         (ErrorKind::Timeout, true),
         (ErrorKind::Truncated, true),
@@ -231,6 +236,7 @@ fn a_policy_of_two_downloaders_has_two_seeds() {
 fn what_is_printed_has_no_secrets() {
     let url = Url::parse("http://u:secret@h/").unwrap();
     let failure = Failure {
+        is_transient: false,
         kind: ErrorKind::Connect,
         status: None,
         attempts: 1,

@@ -113,6 +113,11 @@ impl<W: Work> Turn<'_, W> {
         self.shared.with(|state| state.close_gate(key, until));
     }
 
+    /// Lets go of what lives with entries that idle, and returns what lives with the others.
+    pub(crate) fn residents(&self) -> Vec<Arc<OnceLock<W::Resident>>> {
+        self.shared.with(super::State::residents)
+    }
+
     /// The job is done: its tokens go back (but for the one of its unread outcome), and the
     /// worker takes its next job, all in one go. An outcome is delivered after this, so that
     /// who reads it finds the tokens free.

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use fetchpool::{Downloader, ErrorKind, Priority, Request};
+use fetchpool::{ErrorKind, Priority, Request};
 
 use crate::support::{Gate, Origin, Reply};
-use crate::{n, with};
+use crate::{n, once, with};
 
 fn echo() -> Origin {
     Origin::start(|incoming| Reply::ok(incoming.target()))
@@ -14,7 +14,7 @@ fn echo() -> Origin {
 #[test]
 fn whatever_turns_into_a_request_is_taken() {
     let origin = echo();
-    let downloader = Downloader::new();
+    let downloader = once();
     let url = origin.url("/a");
     let parsed = fetchpool::Url::parse(&url).unwrap();
     let text = format!("{url}\n  {url} \n");
@@ -55,7 +55,7 @@ fn a_bad_url_fails_alone_and_everything_has_its_outcome() {
         String::new(),
         origin.url("/5"),
     ];
-    let outcomes: Vec<_> = Downloader::new().fetch_all(&urls).in_order().collect();
+    let outcomes: Vec<_> = once().fetch_all(&urls).in_order().collect();
     assert_eq!(outcomes.len(), 6);
     for (index, outcome) in outcomes.into_iter().enumerate() {
         match (index, outcome) {
@@ -78,7 +78,7 @@ fn outcomes_come_as_they_finish_or_in_the_inputs_order() {
         target => Reply::ok(target),
     });
     let urls: Vec<_> = (0..50).map(|i| origin.url(&format!("/{i}"))).collect();
-    let downloader = Downloader::new();
+    let downloader = once();
 
     let mut batch = downloader.fetch_all(&urls);
     for _ in 1..50 {
@@ -149,7 +149,7 @@ fn a_batch_that_is_never_read_delays_no_other_even_on_the_same_host() {
 #[test]
 fn a_batch_is_read_on_another_thread_than_the_one_that_made_it() {
     let origin = echo();
-    let downloader = Downloader::new();
+    let downloader = once();
     let batch = downloader.fetch_all(
         (0..20)
             .map(|i| origin.url(&format!("/{i}")))
@@ -201,7 +201,7 @@ fn an_outcome_carries_its_request_and_how_it_went() {
         "/b" => Reply::ok("b"),
         _ => Reply::status(404),
     });
-    let downloader = Downloader::new();
+    let downloader = once();
     let requests = ["/a", "/c"].map(|path| Request::new(origin.url(path)).tag(path));
     let outcomes: Vec<_> = downloader.fetch_all(requests).in_order().collect();
     let page = outcomes[0].as_ref().unwrap();

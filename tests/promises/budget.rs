@@ -3,7 +3,7 @@
 use fetchpool::{Key, Request, Url};
 
 use crate::support::{Gate, Origin, Reply};
-use crate::{n, with};
+use crate::{n, once, with};
 
 fn held_origin(gate: &Gate) -> Origin {
     let gate = gate.clone();
@@ -21,7 +21,7 @@ fn drain<T>(batch: impl Iterator<Item = Result<T, fetchpool::Error>>) -> usize {
 fn six_at_a_time_and_all_six_are_used() {
     let gate = Gate::new();
     let origin = held_origin(&gate);
-    let downloader = fetchpool::Downloader::new();
+    let downloader = once();
     let urls: Vec<_> = (0..60).map(|i| origin.url(&format!("/{i}"))).collect();
     let fetching = std::thread::spawn(move || drain(downloader.fetch_all(urls)));
     gate.wait_for_waiters(6);
@@ -36,7 +36,7 @@ fn six_at_a_time_and_all_six_are_used() {
 #[test]
 fn connections_are_kept_so_that_sixty_requests_need_no_more_than_six() {
     let origin = Origin::start(|_| Reply::ok("x"));
-    let downloader = fetchpool::Downloader::new();
+    let downloader = once();
     let urls = (0..60).map(|i| origin.url(&format!("/{i}")));
     assert_eq!(drain(downloader.fetch_all(urls)), 60);
     assert!(

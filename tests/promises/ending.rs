@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fetchpool::{Body, Downloader, ErrorKind};
+use fetchpool::{Body, ErrorKind};
 
 use crate::support::{self, Dead, Gate, Origin, Reply};
-use crate::{n, with};
+use crate::{n, once, with};
 
 /// Holds the first bytes of every body back until it is asked no more.
 fn stalling() -> Origin {
@@ -28,7 +28,7 @@ fn dropping_a_batch_half_way_frees_everything() {
         "/0" => Reply::ok("first").after(&first_held),
         _ => Reply::ok("x").after(&held),
     });
-    let downloader = Downloader::new();
+    let downloader = once();
     let urls: Vec<_> = (0..100).map(|i| origin.url(&format!("/{i}"))).collect();
     let mut batch = downloader.fetch_all(urls.clone());
     let reading = std::thread::spawn(move || {
@@ -97,7 +97,7 @@ fn cancelling_one_batch_leaves_another_of_the_same_host_alone() {
             .then_wait(&held)
             .then_send("me")
     });
-    let downloader = Downloader::new();
+    let downloader = once();
     let urls = |n: usize| {
         (0..n)
             .map(|i| origin.url(&format!("/{i}")))
@@ -157,7 +157,7 @@ fn a_body_delimited_by_the_connections_end_is_not_whole_because_it_was_cancelled
         begun.wait();
         io::read_to_string(body)
     };
-    let batch = Downloader::new().fetch_with([origin.url("/")], read);
+    let batch = once().fetch_with([origin.url("/")], read);
     let canceller = batch.canceller();
     let outcomes = std::thread::spawn(move || batch.collect::<Vec<_>>());
     gate.wait_for_waiters(1);
@@ -178,7 +178,7 @@ fn no_thread_and_no_socket_is_left() {
     }
     let origin = Origin::start(|_| Reply::ok("x"));
     let sockets = support::open_sockets();
-    let downloader = Downloader::new();
+    let downloader = once();
     assert_eq!(
         support::threads_named("fetchpool"),
         0,
@@ -205,7 +205,7 @@ fn the_last_handle_may_be_dropped_on_a_worker() {
     }
     let origin = Origin::start(|_| Reply::ok("x"));
     let gate = Gate::new();
-    let downloader = Downloader::new();
+    let downloader = once();
     let held = gate.clone();
     let captured = std::sync::Mutex::new(Some(downloader.clone()));
     let (jobs, pages) = downloader.open_with(move |_, _| {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use fetchpool::{Downloader, ErrorKind, HeaderName, HeaderValue, Request};
+use fetchpool::{ErrorKind, HeaderName, HeaderValue, Request};
 
 use crate::support::{Dead, Origin, Reply};
-use crate::with;
+use crate::{once, with};
 
 fn kind(reply: impl Fn() -> Reply + Send + Sync + 'static) -> Result<Vec<u8>, ErrorKind> {
     let origin = Origin::start(move |_| reply());
-    let page = Downloader::new().fetch(origin.url("/"));
+    let page = once().fetch(origin.url("/"));
     page.map(fetchpool::Fetched::into_body)
         .map_err(|error| error.kind())
 }
@@ -87,7 +87,7 @@ fn a_body_without_a_length_is_marked_as_not_verified() {
         "/chunked" => Reply::status(200).chunked(["abc"]),
         _ => Reply::ok("abc"),
     });
-    let downloader = Downloader::new();
+    let downloader = once();
     let verified = |path| {
         downloader
             .fetch(origin.url(path))
@@ -106,7 +106,7 @@ fn a_status_of_400_or_more_is_an_error_or_handed_over() {
         let status = incoming.target()[1..].parse().expect("a status");
         Reply::status(status).body("sorry")
     });
-    let downloader = Downloader::new();
+    let downloader = once();
     for status in [400, 404, 410, 418, 500, 503, 599] {
         let url = origin.url(&format!("/{status}"));
         let error = downloader.fetch(&url).unwrap_err();
@@ -180,7 +180,7 @@ fn redirects_are_followed_and_what_leads_nowhere_is_an_error() {
         "/space" => Reply::redirect(307, "/a b?c=%7e#f"),
         target => Reply::ok(target),
     });
-    let downloader = Downloader::new();
+    let downloader = once();
     let kind = |path| {
         downloader
             .fetch(origin.url(path))
@@ -214,7 +214,7 @@ fn credentials_are_not_shown_to_another_host() {
             .header(name("authorization"), HeaderValue::from_static("Bearer x"))
             .header(name("cookie"), HeaderValue::from_static("a=b"))
             .header(name("x-mine"), HeaderValue::from_static("kept"));
-        Downloader::new().fetch(request).unwrap();
+        once().fetch(request).unwrap();
     }
     let seen = |origin: &Origin| {
         let log = origin.log();
@@ -275,7 +275,7 @@ fn bytes_after_a_body_never_reach_the_next_response() {
 fn errors_name_the_url_without_its_secrets() {
     let dead = Dead::refusing();
     let url = format!("http://user:hunter2@{}/x", dead.addr());
-    let error = Downloader::new().fetch(&url).unwrap_err();
+    let error = once().fetch(&url).unwrap_err();
     let shown = format!("{error} {error:?} {:?}", error.report());
     assert!(error.to_string().contains(&dead.url("/x")), "{error}");
     assert!(!shown.contains("hunter2"), "{shown}");
@@ -286,7 +286,7 @@ fn errors_name_the_url_without_its_secrets() {
 fn a_user_and_password_are_sent_decoded_and_shown_to_nobody_else() {
     let origin = Origin::start(|_| Reply::ok("x"));
     let url = format!("http://u%40x:p%2Fq@{}/", origin.addr());
-    let page = Downloader::new().fetch(url).unwrap();
+    let page = once().fetch(url).unwrap();
     // base64("u@x:p/q")
     let sent = origin.log()[0].header("authorization").map(str::to_owned);
     assert_eq!(sent.as_deref(), Some("Basic dUB4OnAvcQ=="));
@@ -317,7 +317,7 @@ fn headers_that_announce_a_body_are_not_sent() {
         let value = HeaderValue::from_static(value);
         request = request.header(HeaderName::from_static(name), value);
     }
-    Downloader::new().fetch(request).unwrap();
+    once().fetch(request).unwrap();
     let seen = &origin.log()[0];
     let sent =
         ["content-length", "transfer-encoding", "expect"].map(|name| seen.header(name).is_some());
@@ -348,7 +348,7 @@ fn a_body_that_nobody_wants_is_not_waited_for() {
         _ => Reply::status(404).declared_length(10).then_stall(),
     });
     let begun = std::time::Instant::now();
-    let downloader = Downloader::new();
+    let downloader = once();
     assert_eq!(
         downloader.fetch(origin.url("/redirect")).unwrap().body(),
         b"there"
@@ -403,7 +403,7 @@ fn statuses_beyond_the_classes_are_errors_and_so_is_a_switch_of_protocols() {
 #[test]
 fn long_urls_are_sent_and_endless_ones_refused() {
     let origin = Origin::start(|incoming| Reply::ok(incoming.target().len().to_string()));
-    let downloader = Downloader::new();
+    let downloader = once();
     let url = |length: usize| origin.url(&format!("/{}", "x".repeat(length - 1)));
     assert_eq!(downloader.fetch(url(20_000)).unwrap().text(), "20000");
     let error = downloader.fetch(url(1_000_000)).unwrap_err();

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::support::{self, Gate, Origin, Reply};
-use crate::{n, with};
+use crate::{n, once, with};
 
 #[test]
 fn the_input_is_read_no_further_ahead_than_the_window() {
@@ -30,7 +30,7 @@ fn nothing_is_read_before_an_outcome_is_asked_for() {
         pulled.set(pulled.get() + 1);
         "http://127.0.0.1:9/"
     });
-    let batch = fetchpool::Downloader::new().fetch_all(urls);
+    let batch = once().fetch_all(urls);
     assert_eq!(pulled.get(), 0);
     drop(batch);
     assert_eq!(pulled.get(), 0);

@@ -20,14 +20,20 @@ mod tls;
 
 use std::num::NonZeroUsize;
 
-use fetchpool::{Builder, Downloader};
+use fetchpool::{Builder, Downloader, RetryPolicy};
 
 fn n(n: usize) -> NonZeroUsize {
     NonZeroUsize::new(n).expect("not zero")
 }
 
+/// Each request once: those tests that are about retries say so.
 fn builder() -> Builder {
-    Downloader::builder()
+    Downloader::builder().retry(RetryPolicy::none())
+}
+
+/// A downloader with no settings besides.
+fn once() -> Downloader {
+    with(|builder| builder)
 }
 
 /// A downloader with these settings.

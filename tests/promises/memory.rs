@@ -1,7 +1,8 @@
 //! Bodies in memory, and the buffers they are in.
 
-use fetchpool::{Downloader, ErrorKind};
+use fetchpool::ErrorKind;
 
+use crate::once;
 use crate::support::{Origin, Reply};
 
 fn echo() -> Origin {
@@ -14,7 +15,7 @@ fn echo() -> Origin {
 #[test]
 fn a_recycled_buffer_holds_the_next_body_and_nothing_of_the_last() {
     let origin = echo();
-    let (jobs, mut outcomes) = Downloader::new().open();
+    let (jobs, mut outcomes) = once().open();
     let mut fetch = |path: &str| {
         jobs.push(origin.url(path));
         outcomes.next().unwrap().unwrap()
@@ -33,7 +34,7 @@ fn a_recycled_buffer_holds_the_next_body_and_nothing_of_the_last() {
 #[test]
 fn a_body_goes_into_the_buffer_that_is_given_for_it() {
     let origin = echo();
-    let downloader = Downloader::new();
+    let downloader = once();
     let mut buffer = Vec::with_capacity(100);
     buffer.extend_from_slice(b"what was in it before");
     let at = buffer.as_ptr();

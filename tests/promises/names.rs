@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fetchpool::{Downloader, ErrorKind, IpFamily, Resolve};
+use fetchpool::{ErrorKind, IpFamily, Resolve};
 
 use crate::support::{Dead, Gate, Origin, Reply};
-use crate::with;
+use crate::{once, with};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
@@ -182,5 +182,5 @@ fn connections_are_made_from_the_address_that_is_asked_for() {
         .fetch(named(&origin, "v6.test"))
         .map_err(|error| error.kind());
     assert_eq!(kind.err(), Some(ErrorKind::Connect));
-    drop(Downloader::new());
+    drop(once());
 }

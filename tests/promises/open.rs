@@ -2,10 +2,10 @@
 
 use std::io;
 
-use fetchpool::{Body, Downloader, Jobs};
+use fetchpool::{Body, Jobs};
 
 use crate::support::{Origin, Reply};
-use crate::{n, with};
+use crate::{n, once, with};
 
 /// A binary tree of pages: `/n` links to `/2n` and `/2n+1`, up to `/255`.
 fn tree() -> Origin {
@@ -45,7 +45,7 @@ fn a_closure_on_a_worker_pushes_further_requests_and_the_stream_ends() {
 #[test]
 fn the_consumer_pushes_what_it_finds_and_the_stream_ends() {
     let origin = tree();
-    let (jobs, mut pages) = Downloader::new().open();
+    let (jobs, mut pages) = once().open();
     jobs.push(origin.url("/1"));
     drop(jobs);
     let mut seen = 0;
@@ -62,7 +62,7 @@ fn the_consumer_pushes_what_it_finds_and_the_stream_ends() {
 #[test]
 fn the_stream_stays_open_as_long_as_a_pusher_lives() {
     let origin = tree();
-    let (jobs, pages) = Downloader::new().open();
+    let (jobs, pages) = once().open();
     let pushers: Vec<_> = (0..4)
         .map(|t| {
             let (jobs, url) = (jobs.clone(), origin.url("/200"));
@@ -83,14 +83,14 @@ fn the_stream_stays_open_as_long_as_a_pusher_lives() {
 
 #[test]
 fn a_stream_into_which_nothing_was_pushed_ends() {
-    let (jobs, mut pages) = Downloader::new().open();
+    let (jobs, mut pages) = once().open();
     drop(jobs);
     assert!(pages.next().is_none());
 }
 
 #[test]
 fn a_bad_url_that_is_pushed_has_its_outcome() {
-    let (jobs, pages) = Downloader::new().open();
+    let (jobs, pages) = once().open();
     assert_eq!(jobs.push("nothing"), 0);
     assert_eq!(jobs.push("http://"), 1);
     drop(jobs);

@@ -3,7 +3,7 @@
 use fetchpool::{Body, ErrorKind, Request};
 
 use crate::support::{Origin, Reply};
-use crate::{n, with};
+use crate::{n, once, with};
 
 #[test]
 fn a_panic_in_a_closure_is_that_jobs_outcome_and_loses_no_token_and_no_worker() {
@@ -41,7 +41,7 @@ fn an_error_of_the_closure_is_that_jobs_outcome() {
     let origin = Origin::start(|_| Reply::ok("x"));
     let urls = [origin.url("/")];
     let fail = |_: Body<'_>| Err::<(), _>(std::io::Error::other("no room"));
-    let mut batch = fetchpool::Downloader::new().fetch_with(urls, fail);
+    let mut batch = once().fetch_with(urls, fail);
     let error = batch.next().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("no room"), "{error}");
@@ -91,7 +91,7 @@ fn a_closure_that_waits_for_its_own_downloader_is_told_rather_than_left_to_hang(
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert!(error.to_string().contains("open_with"), "{error}");
     }
-    let other = fetchpool::Downloader::new();
+    let other = once();
     let again = url.clone();
     let fetch = move |_: Body<'_>| other.fetch(&again).map_err(std::io::Error::other);
     assert_eq!(downloader.fetch_with([&url], fetch).flatten().count(), 1);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fetchpool::{Downloader, ErrorKind};
+use fetchpool::ErrorKind;
 
 use crate::support::{Gate, Origin, Reply};
-use crate::{n, with};
+use crate::{n, once, with};
 
 #[test]
 fn permits_are_as_many_as_the_budget_and_come_back_when_dropped() {
@@ -76,7 +76,7 @@ fn permits_of_many_threads_never_exceed_the_budget() {
 
 #[test]
 fn a_bad_url_and_a_downloader_that_is_shut_down_give_no_permit() {
-    let downloader = Downloader::new();
+    let downloader = once();
     let error = downloader.permit("file:///x").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidUrl);
     std::thread::scope(|scope| {

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fetchpool::{Downloader, ErrorKind};
+use fetchpool::ErrorKind;
 
+use crate::once;
 use crate::support::{Gate, Origin, Reply};
 
 /// A directory that is removed with this.
@@ -41,7 +42,7 @@ fn files_hold_their_bodies() {
     let origin = Origin::start(|incoming| Reply::ok(incoming.target()));
     let directory = Directory::new("bodies");
     let urls = ["/a/b.txt", "/c%20d?q", "/"].map(|path| origin.url(path));
-    let batch = Downloader::new().save_all(&urls, directory.0.join("made/below"));
+    let batch = once().save_all(&urls, directory.0.join("made/below"));
     let saved: Vec<_> = batch.in_order().map(|file| file.unwrap()).collect();
     let names = saved
         .iter()
@@ -66,7 +67,7 @@ fn the_name_appears_with_the_last_byte() {
             .then_send("tail")
     });
     let directory = Directory::new("atomic");
-    let mut batch = Downloader::new().save_all([origin.url("/a.txt")], &directory.0);
+    let mut batch = once().save_all([origin.url("/a.txt")], &directory.0);
     std::thread::scope(|scope| {
         let saved = scope.spawn(move || batch.next().unwrap().unwrap());
         gate.wait_for_waiters(1);
@@ -87,7 +88,7 @@ fn a_failed_download_leaves_nothing_and_harms_nothing() {
     fs::create_dir_all(&directory.0).unwrap();
     fs::write(directory.0.join("cut.txt"), "good").unwrap();
     let urls = [origin.url("/cut.txt"), origin.url("/none.txt")];
-    let batch = Downloader::new().save_all(urls, &directory.0).in_order();
+    let batch = once().save_all(urls, &directory.0).in_order();
     let kinds: Vec<_> = batch.map(|file| file.unwrap_err().kind()).collect();
     assert_eq!(kinds, [ErrorKind::Truncated, ErrorKind::Status]);
     assert_eq!(directory.files(), ["cut.txt"]);
@@ -101,7 +102,7 @@ fn files_of_one_name_are_all_kept() {
     let urls: Vec<_> = (0..40)
         .map(|i| origin.url(&format!("/{i}/same.tar")))
         .collect();
-    let mut bodies: Vec<_> = Downloader::new()
+    let mut bodies: Vec<_> = once()
         .save_all(&urls, &directory.0)
         .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
         .collect();
@@ -125,7 +126,7 @@ fn nothing_is_written_outside_of_the_directory() {
         "/x%00y",
         "/c:%5cx",
     ];
-    let saved = Downloader::new().save_all(urls.map(|path| origin.url(path)), &inside);
+    let saved = once().save_all(urls.map(|path| origin.url(path)), &inside);
     let under = |path: &Path| path.parent() == Some(&inside);
     assert_eq!(
         saved
@@ -142,7 +143,7 @@ fn a_directory_that_cannot_be_written_to_is_an_io_error_with_the_path() {
     let origin = Origin::start(|_| Reply::ok("x"));
     let directory = Directory::new("a-file");
     fs::write(&directory.0, "not a directory").unwrap();
-    let mut batch = Downloader::new().save_all([origin.url("/a")], &directory.0);
+    let mut batch = once().save_all([origin.url("/a")], &directory.0);
     let error = batch.next().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("fetchpool-a-file"), "{error}");

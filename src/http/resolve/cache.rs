@@ -24,12 +24,21 @@ struct Name {
     /// Alternating between the families.
     addresses: Vec<Address>,
     /// Why there is no address, if there is none.
-    failure: Option<String>,
+    failure: Option<Failure>,
     good_until: Instant,
     /// The last that took a connection.
     good: Option<IpAddr>,
     /// Where the next connection's order begins.
     turn: usize,
+}
+
+/// Why a name has no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// Empty where there is nothing to add.
+    pub(super) why: String,
+    /// Another look-up may end otherwise.
+    pub(super) is_transient: bool,
 }
 
 struct Address {
@@ -43,7 +52,7 @@ pub(super) enum Answer {
     Fresh(Vec<IpAddr>),
     /// To be used, and renewed.
     Stale(Vec<IpAddr>),
-    Failed(String),
+    Failed(Failure),
     Unknown,
 }
 
@@ -83,7 +92,7 @@ impl Cache {
         self.insert(host, name, now);
     }
 
-    pub(super) fn failed(&mut self, host: &str, why: String, now: Instant) {
+    pub(super) fn failed(&mut self, host: &str, why: Failure, now: Instant) {
         if let Some(name) = self.names.get_mut(host) {
             if name.failure.is_none() && now < name.good_until + STALE {
                 // What has been true lately is the better guess.
@@ -186,6 +195,13 @@ pub(super) fn wanted(ips: Vec<IpAddr>, family: IpFamily) -> Vec<IpAddr> {
 mod tests {
     use super::*;
 
+    fn no() -> Failure {
+        Failure {
+            why: "no".to_owned(),
+            is_transient: true,
+        }
+    }
+
     const TTL: Duration = Duration::from_secs(60);
 
     fn ips(list: &str) -> Vec<IpAddr> {
@@ -217,11 +233,11 @@ mod tests {
     #[test]
     fn a_failure_is_believed_for_two_seconds_and_never_replaces_a_good_answer() {
         let (mut cache, now) = (Cache::default(), Instant::now());
-        cache.failed("h", "no".to_owned(), now);
-        assert_eq!(cache.look("h", now), Answer::Failed("no".to_owned()));
+        cache.failed("h", no(), now);
+        assert_eq!(cache.look("h", now), Answer::Failed(no()));
         assert_eq!(cache.look("h", now + NEGATIVE_TTL), Answer::Unknown);
         cache.found("h", ips("127.0.0.1"), TTL, now);
-        cache.failed("h", "no".to_owned(), now + TTL);
+        cache.failed("h", no(), now + TTL);
         assert_eq!(cache.look("h", now + TTL), Answer::Fresh(ips("127.0.0.1")));
     }
 

@@ -1,13 +1,14 @@
 //! Look-ups: one at a time for a name, on a few threads, waited for within a limit.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::cache::{Answer, wanted};
+use super::cache::{Answer, Failure, wanted};
 use super::{Cache, Settings, no_address, normal, wire};
 use crate::fault::{ErrorKind, Fault};
 use crate::schedule::Interrupt;
@@ -87,7 +88,9 @@ impl Lookups {
             return Ok(fixed.clone());
         }
         let begun = Instant::now();
-        let deadline = begun + self.settings.limit;
+        let whole = wire::note(|wire| wire.deadline);
+        let until = begun + self.settings.limit;
+        let until = whole.map_or(until, |whole| until.min(whole.at));
         let mut state = self.shared.state.lock();
         let mut asked = false;
         loop {
@@ -98,12 +101,11 @@ impl Lookups {
                     self.ask(&mut state, name);
                     return Ok(addresses);
                 }
-                Answer::Failed(why) if why.is_empty() => return Err(no_address(host)),
-                Answer::Failed(why) => {
-                    let doing = format!("cannot look up {host:?}");
-                    return Err(Fault::with_source(ErrorKind::Dns, doing, why));
-                }
-                Answer::Unknown if now >= deadline => {
+                Answer::Failed(failure) => return Err(fault_of(host, failure)),
+                Answer::Unknown if now >= until => {
+                    if let Some(whole) = wire::deadline_passed() {
+                        return Err(whole.fault("while the host's name was looked up"));
+                    }
                     let limit = self.settings.limit;
                     let detail = format!("looking up {host:?} took longer than {limit:?}");
                     return Err(Fault::new(ErrorKind::Timeout, detail));
@@ -123,7 +125,7 @@ impl Lookups {
             if wire::is_interrupted() {
                 return Err(Fault::cancelled());
             }
-            self.shared.answered.wait_until(&mut state, deadline);
+            self.shared.answered.wait_until(&mut state, until);
         }
     }
 
@@ -149,7 +151,10 @@ impl Lookups {
             resolver
                 .resolve(name)
                 .map(|ips| (wanted(ips, family), ttl))
-                .map_err(|error| error.to_string())
+                .map_err(|error| Failure {
+                    why: error.to_string(),
+                    is_transient: error.kind() != io::ErrorKind::NotFound,
+                })
         };
         let spawned = std::thread::Builder::new()
             .name("fetchpool-dns".to_owned())
@@ -169,14 +174,30 @@ impl Drop for Lookups {
     }
 }
 
-type Found = Result<(Vec<IpAddr>, Duration), String>;
+type Found = Result<(Vec<IpAddr>, Duration), Failure>;
+
+fn lasting(why: &str) -> Failure {
+    Failure {
+        why: why.to_owned(),
+        is_transient: false,
+    }
+}
+
+fn fault_of(host: &str, failure: Failure) -> Fault {
+    let Failure { why, is_transient } = failure;
+    if why.is_empty() {
+        return no_address(host);
+    }
+    let fault = Fault::with_source(ErrorKind::Dns, format!("cannot look up {host:?}"), why);
+    if is_transient { fault.passing() } else { fault }
+}
 
 /// Until the resolver is gone, or nothing has been asked for a while.
 fn work(shared: &Weak<Shared>, look_up: impl Fn(&str) -> Found) {
     while let Some(name) = shared.upgrade().and_then(|shared| shared.next()) {
         // A resolver of the caller's may panic; that is an answer like another.
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look_up(&name)))
-            .unwrap_or_else(|_| Err("the resolver panicked".to_owned()));
+            .unwrap_or_else(|_| Err(lasting("the resolver panicked")));
         match shared.upgrade() {
             Some(shared) => shared.answer(&name, found),
             None => return,
@@ -212,7 +233,7 @@ impl Shared {
         let now = Instant::now();
         match found {
             Ok((ips, ttl)) if !ips.is_empty() => state.cache.found(name, ips, ttl, now),
-            Ok(_) => state.cache.failed(name, String::new(), now),
+            Ok(_) => state.cache.failed(name, lasting(""), now),
             Err(why) => state.cache.failed(name, why, now),
         }
         drop(state);

@@ -30,8 +30,9 @@ pub trait Resolve: Send + Sync + 'static {
     /// look-up threads.
     ///
     /// # Errors
-    /// Where the name cannot be looked up. One that has no address may be an error or an empty
-    /// list.
+    /// Where the name cannot be looked up. One that is known not to be there may be an empty list
+    /// or an error of the kind [`NotFound`](io::ErrorKind::NotFound); after any other error it is
+    /// looked up again where the [`RetryPolicy`](crate::RetryPolicy) says so.
     fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
@@ -42,9 +43,28 @@ pub struct SystemResolver;
 impl Resolve for SystemResolver {
     fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         use std::net::ToSocketAddrs;
-        Ok((host, 0).to_socket_addrs()?.map(|a| a.ip()).collect())
+        let found = (host, 0).to_socket_addrs().map_err(|error| {
+            let text = error.to_string();
+            // std has no kind for it, and passes the system's words on.
+            let is_unknown = UNKNOWN.iter().any(|words| text.contains(words));
+            if is_unknown {
+                io::Error::new(io::ErrorKind::NotFound, error)
+            } else {
+                error
+            }
+        })?;
+        Ok(found.map(|address| address.ip()).collect())
     }
 }
+
+/// How glibc, musl and the BSDs, and Windows say that there is no such name.
+const UNKNOWN: [&str; 5] = [
+    "Name or service not known",
+    "Name does not resolve",
+    "nodename nor servname",
+    "No address associated with",
+    "No such host is known",
+];
 
 /// Which of a host's addresses are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

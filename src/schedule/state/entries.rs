@@ -62,6 +62,15 @@ impl<W: Work> State<W> {
         }
     }
 
+    pub(in super::super) fn residents(&mut self) -> Vec<Arc<OnceLock<W::Resident>>> {
+        while self.idle_len > 0 {
+            self.retire_longest_idle();
+        }
+        let ids = self.budgets.ids().into_iter();
+        ids.map(|id| Arc::clone(&self.budgets[id].resident))
+            .collect()
+    }
+
     pub(super) fn retire_longest_idle(&mut self) {
         if let Some(id) = self.idle.pop_front(&mut self.budgets) {
             self.idle_len -= 1;
