@@ -304,7 +304,7 @@ impl Downloader {
         request: &Request,
         acquire: impl FnOnce(Keys<'_>) -> Result<Permit, Denied>,
     ) -> Result<Option<Permit>, Error> {
-        let failed = |fault| Error::bare(fault, Some(request.bad_input()));
+        let failed = |fault| Error::bare(fault, Some(request.shown(self.engine.client.secrets())));
         let (host, more) = keys_of(request).map_err(failed)?;
         match acquire(Keys { first: &host, more }) {
             Ok(permit) => Ok(Some(permit)),

@@ -64,11 +64,13 @@ impl Job {
                 begun: None,
             }),
             Err(fault) => {
+                let secrets = course.client().secrets().clone();
                 course.fail(
                     Report {
                         request,
                         index,
                         progress: Progress::default(),
+                        secrets,
                     },
                     fault,
                     false,
@@ -83,12 +85,13 @@ impl Job {
         let mut progress = self.begun.map_or_else(Progress::default, |begun| *begun);
         progress.timings.queued += self.since.elapsed();
         Running {
-            course: self.course,
             report: Report {
                 request: self.request,
                 index: self.index,
                 progress,
+                secrets: self.course.client().secrets().clone(),
             },
+            course: self.course,
         }
     }
 }
@@ -102,8 +105,8 @@ struct Running {
 impl Running {
     fn run(mut self, turn: &mut Turn<'_, Job>) {
         self.report.progress.attempts = self.report.progress.attempts.max(1);
-        // The connector and the resolver may be the caller's one day; a panic of ours must not
-        // lose the job either.
+        // What the caller has to say on addresses and redirects may panic; a panic of ours must
+        // not lose the job either.
         let hop = catch_unwind(AssertUnwindSafe(|| self.hop(turn)));
         let hop = hop.unwrap_or_else(|panic| Err(panicked(panic)));
         match hop {
@@ -126,6 +129,7 @@ impl Running {
             request,
             index,
             progress,
+            ..
         } = self.report;
         Job {
             course: self.course,
@@ -143,42 +147,31 @@ impl Running {
         }
         let client = Arc::clone(self.course.client());
         let host = turn.resident().get_or_init(|| client.host());
-        let headers = self.headers();
+        let chain = self.report.chain().expect("checked when it was let in");
+        let has_left = chain.has_left_its_origin();
+        let headers = self.headers(has_left);
         let url = self
             .report
             .current_url()
             .expect("checked when it was let in");
         let mut timings = self.report.progress.timings;
-        let response = client.get(host, url, &headers, turn.post(), &mut timings);
+        let response = client.get(host, url, &headers, has_left, turn.post(), &mut timings);
         self.report.progress.timings = timings;
         self.judge(response?, &headers)
     }
 
-    /// The request's own headers, less what is only for the host that was asked first.
-    fn headers(&self) -> HeaderMap {
+    /// The request's own headers, less what is only for the origin that was asked first.
+    fn headers(&self, has_left: bool) -> HeaderMap {
         let mut headers = self.report.request.headers().cloned().unwrap_or_default();
-        let mut from = self.report.request.url();
-        for to in &self.report.progress.redirects {
-            if let Some(from) = from {
-                redirect::strip_credentials(&mut headers, from, to);
-            }
-            from = Some(to);
+        if has_left {
+            redirect::strip_credentials(&mut headers);
         }
         headers
     }
 
     fn judge(&self, mut response: Response, sent: &HeaderMap) -> Result<Hop, Fault> {
-        let url = self
-            .report
-            .current_url()
-            .expect("checked when it was let in");
-        let head = &response.head;
-        let target = redirect::target(
-            head.status,
-            &head.headers,
-            url,
-            &self.report.progress.redirects,
-        );
+        let chain = self.report.chain().expect("checked when it was let in");
+        let target = self.course.client().redirect(&response.head, chain);
         match target {
             Ok(None) => {}
             other => {

@@ -1,6 +1,7 @@
 //! One request and its response over a host's connections. Knows nothing of files, batches or
 //! who runs when.
 
+pub(crate) mod address;
 mod buffers;
 mod dial;
 mod faults;
@@ -25,10 +26,12 @@ use url::Url;
 
 use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Timings};
+use crate::redact::Secrets;
 use crate::request::without_credentials;
 use crate::schedule::Post;
 
 use faults::fault_of;
+use redirect::Chain;
 
 /// The connections to one host. Dropping it closes those that idle.
 pub(crate) type Host = ureq::Agent;
@@ -45,6 +48,9 @@ pub(crate) struct Settings {
     /// Sent with every request that has none of the same name.
     pub(crate) headers: HeaderMap,
     pub(crate) tls: tls::Settings,
+    pub(crate) addresses: address::Policy,
+    pub(crate) redirects: redirect::Policy,
+    pub(crate) secrets: Secrets,
 }
 
 /// Makes requests. Shared by all hosts.
@@ -52,6 +58,10 @@ pub(crate) struct Client {
     config: Config,
     dialer: transport::Dialer,
     headers: HeaderMap,
+    /// The same for jobs that a redirect has led to another origin.
+    headers_elsewhere: HeaderMap,
+    redirects: redirect::Policy,
+    secrets: Secrets,
 }
 
 /// A response whose body is still on the wire.
@@ -89,6 +99,9 @@ impl Client {
             names,
             mut headers,
             tls,
+            addresses,
+            redirects,
+            secrets,
         } = settings;
         for (name, value) in [
             (USER_AGENT, concat!("fetchpool/", env!("CARGO_PKG_VERSION"))),
@@ -119,6 +132,8 @@ impl Client {
             .accept_encoding(AutoHeaderValue::None)
             .build();
         let tls = tls::config(&tls)?;
+        let mut headers_elsewhere = headers.clone();
+        redirect::strip_credentials(&mut headers_elsewhere);
         Ok(Self {
             config,
             dialer: transport::Dialer {
@@ -126,9 +141,13 @@ impl Client {
                     local: local_address,
                 },
                 names: resolve::Names::new(names),
+                addresses,
                 tls,
             },
             headers,
+            headers_elsewhere,
+            redirects,
+            secrets,
         })
     }
 
@@ -145,19 +164,32 @@ impl Client {
         self.dialer.names.flush();
     }
 
+    /// Which parameters of URLs are not to be shown.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Where the response redirects to, if it does.
+    pub(crate) fn redirect(&self, head: &Head, chain: Chain<'_>) -> Result<Option<Url>, Fault> {
+        self.redirects
+            .target(head.status, &head.headers, chain, &self.secrets)
+    }
+
     /// Sends a GET and reads the response's header. `post` is where the job can be interrupted.
+    /// `has_left`: a redirect has led away from the origin that was asked first.
     pub(crate) fn get(
         &self,
         host: &Host,
         url: &Url,
         headers: &HeaderMap,
+        has_left: bool,
         post: &Arc<Post>,
         timings: &mut Timings,
     ) -> Result<Response, Fault> {
         let bare = without_credentials(url);
         let uri = uri_of(bare.as_ref().unwrap_or(url))?;
         let request = || {
-            let mut request = self.request(uri.clone(), headers);
+            let mut request = self.request(uri.clone(), headers, has_left);
             redirect::add_credentials(request.headers_mut(), url);
             request
         };
@@ -174,12 +206,16 @@ impl Client {
     }
 
     /// The request's own headers take the place of ours of the same name.
-    fn request(&self, uri: Uri, headers: &HeaderMap) -> http::Request<()> {
+    fn request(&self, uri: Uri, headers: &HeaderMap, has_left: bool) -> http::Request<()> {
         let mut request = http::Request::new(());
         *request.method_mut() = Method::GET;
         *request.uri_mut() = uri;
         let all = request.headers_mut();
-        *all = self.headers.clone();
+        *all = if has_left {
+            self.headers_elsewhere.clone()
+        } else {
+            self.headers.clone()
+        };
         for name in headers.keys() {
             all.remove(name);
         }
