@@ -32,7 +32,7 @@ use crate::sink::{Closure, Files, Memory};
 /// let downloader = Downloader::new();
 /// for page in downloader.fetch_all(["https://example.com/a", "https://example.org/b"]) {
 ///     match page {
-///         Ok(page) => println!("{} {} bytes", page.url(), page.body().len()),
+///         Ok(page) => println!("{} {} bytes", page.shown_url(), page.body().len()),
 ///         Err(error) => eprintln!("{error}"),
 ///     }
 /// }

@@ -7,7 +7,7 @@
 //! let urls = ["https://example.com/a", "https://example.org/b"];
 //! for page in Downloader::new().fetch_all(urls) {
 //!     match page {
-//!         Ok(page) => println!("{} {} bytes", page.url(), page.body().len()),
+//!         Ok(page) => println!("{} {} bytes", page.shown_url(), page.body().len()),
 //!         Err(error) => eprintln!("{error}"),
 //!     }
 //! }

@@ -169,7 +169,7 @@ fn hide(text: &str, which: Hide<'_>, out: &mut String) {
     // Parameters stand there as well: `/page;jsessionid=…`, `/hdnts=…/film`.
     each(path, '/', out, |segment, out| {
         each(segment, '&', out, |piece, out| {
-            parameter(piece, in_path, out)
+            parameter(piece, in_path, out);
         });
     });
     if let Some(query) = query {

@@ -21,11 +21,14 @@ const LAST_NAMED: usize = 4;
 /// And of a long URL its begin and its end, in characters.
 const LONGEST_NAMED: usize = 120;
 
+/// From, to.
+pub(crate) type Allows = dyn Fn(&Url, &Url) -> bool + Send + Sync;
+
 /// Which redirects are followed.
 #[derive(Clone, Default)]
 pub(crate) struct Policy {
     pub(crate) allow_downgrade: bool,
-    pub(crate) allows: Option<Arc<dyn Fn(&Url, &Url) -> bool + Send + Sync>>,
+    pub(crate) allows: Option<Arc<Allows>>,
 }
 
 impl fmt::Debug for Policy {

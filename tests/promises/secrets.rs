@@ -3,9 +3,10 @@
 use std::error::Error as _;
 use std::fmt::Debug;
 
-use fetchpool::{Builder, Error, HeaderName, HeaderValue, Request, Url};
+use fetchpool::{Builder, Error, ErrorKind, HeaderName, HeaderValue, Request, Url};
 use parking_lot::Mutex;
 
+use crate::save::Directory;
 use crate::support::{self, Dead, Incoming, Origin, Reply};
 use crate::{builder, with};
 
@@ -194,20 +195,30 @@ fn no_error_no_debug_and_no_log_line_shows_a_secret() {
         }
         let one = request(url.clone());
         assert_debug_tells_nothing(&one);
-        // A caller's closure that gives our own error on, and one that panics.
-        let shown = downloader
+        let outcome = downloader
             .fetch_with([one], |body| {
                 assert_debug_tells_nothing(&body);
                 assert_tells_nothing(&body.shown_url());
                 Ok(())
             })
-            .flatten();
-        drop(shown.collect::<Vec<_>>());
+            .next()
+            .expect("one in, one out");
+        if let Err(error) = outcome {
+            assert_ne!(error.kind(), ErrorKind::Panicked, "{error}");
+            assert_error_tells_nothing(&error);
+        }
         if let Err(error) = downloader.permit(url) {
             assert_error_tells_nothing(&error);
         }
         if let Ok(url) = Url::parse(url) {
             assert_debug_tells_nothing(&Request::from(url));
+        }
+    }
+    let directory = Directory::new("secrets");
+    for saved in downloader.save_all(urls.iter().cloned().map(request), &directory.0) {
+        match saved {
+            Ok(saved) => assert_debug_tells_nothing(&saved),
+            Err(error) => assert_error_tells_nothing(&error),
         }
     }
     assert_debug_tells_nothing(&with_secrets(builder()));
