@@ -65,8 +65,16 @@ fn crawl(args: Args) -> io::Result<()> {
 
     while let Some(outcome) = outcomes.next() {
         let page = outcome.unwrap_or_else(Page::failed);
-        writeln!(io::stdout(), "{} {} {}", page.status, page.depth, page.url)?;
-        frontier.saw(&page.url);
+        writeln!(
+            io::stdout(),
+            "{} {} {}",
+            page.status,
+            page.depth,
+            page.shown
+        )?;
+        if let Some(url) = &page.url {
+            frontier.saw(url);
+        }
         for link in page.links {
             if let Some(request) = frontier.admit(link, page.depth + 1) {
                 outcomes.push(request);
@@ -110,8 +118,8 @@ impl Frontier {
     }
 
     /// A redirect may have led to `url`: then it need not be fetched again.
-    fn saw(&mut self, url: &str) {
-        self.seen.insert(url.to_owned());
+    fn saw(&mut self, url: &Url) {
+        self.seen.insert(url.to_string());
     }
 }
 
@@ -134,7 +142,10 @@ struct Page {
     /// The server's, or the kind of error that kept us from one.
     status: String,
     depth: usize,
-    url: String,
+    /// What answered.
+    url: Option<Url>,
+    /// The same for people, without its secrets.
+    shown: String,
     links: Vec<Url>,
 }
 
@@ -144,7 +155,8 @@ impl Page {
         let mut page = Self {
             status: body.status().as_str().to_owned(),
             depth: depth(body.report()),
-            url: body.url().to_string(),
+            url: Some(body.url().clone()),
+            shown: body.shown_url(),
             links: Vec::new(),
         };
         if is_html(body.headers()) {
@@ -163,7 +175,8 @@ impl Page {
         Self {
             status: status.unwrap_or_else(|| error.kind().as_str().to_owned()),
             depth: error.report().map_or(0, depth),
-            url: error.url().unwrap_or_default().to_owned(),
+            url: None,
+            shown: error.url().unwrap_or_default().to_owned(),
             links: Vec::new(),
         }
     }

@@ -44,10 +44,17 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The URL that answered, after redirects, without user name and password.
+    /// The URL that answered, after redirects, without user name and password. It may have other
+    /// secrets: see [`shown_url`](Self::shown_url).
     #[must_use]
     pub fn url(&self) -> &'a Url {
         self.head.url(self.report)
+    }
+
+    /// The URL that answered, in the form in which it may be shown: see [`Report::shown`].
+    #[must_use]
+    pub fn shown_url(&self) -> String {
+        self.report.shown(self.url())
     }
 
     /// The response's status.

@@ -1,6 +1,7 @@
 //! How a downloader is built.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 
 use crate::downloader::Downloader;
 use crate::engine::Engine;
@@ -15,7 +17,8 @@ use crate::error::Error;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::resolve::{IpFamily, Resolve, Settings as NameSettings, SystemResolver};
 use crate::http::tls::{ClientCertPem, Settings as TlsSettings};
-use crate::http::{Client, HostBreaker, LowSpeed, Settings};
+use crate::http::{Client, HostBreaker, LowSpeed, Settings, address, redirect};
+use crate::redact::Secrets;
 use crate::retry::{Retries, RetryPolicy};
 use crate::rules::Rules;
 use crate::schedule::{Key, Limits, Scheduler};
@@ -75,10 +78,22 @@ pub struct Builder {
     max_file: Option<u64>,
     local_address: Option<IpAddr>,
     names: NameSettings,
-    headers: HeaderMap,
+    headers: Headers,
     user_agent: Option<String>,
     status_is_error: bool,
     tls: TlsSettings,
+    addresses: address::Policy,
+    redirects: redirect::Policy,
+    secret_parameters: Vec<String>,
+}
+
+/// Those of every request. `Debug` shows their names alone: a value may be a secret.
+struct Headers(HeaderMap);
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 const fn non_zero(n: usize) -> NonZeroUsize {
@@ -116,10 +131,13 @@ impl Builder {
                 ttl: DEFAULT_DNS_TTL,
                 limit: DEFAULT_RESOLVE_TIMEOUT,
             },
-            headers: HeaderMap::new(),
+            headers: Headers(HeaderMap::new()),
             user_agent: None,
             status_is_error: true,
             tls: TlsSettings::default(),
+            addresses: address::Policy::default(),
+            redirects: redirect::Policy::default(),
+            secret_parameters: Vec::new(),
         }
     }
 
@@ -333,8 +351,75 @@ impl Builder {
 
     /// A header that every request has. One of a request's own takes the place of all of the
     /// same name; see [`Request::header`](crate::Request::header) for those that are left out.
+    ///
+    /// A request that a redirect leads to another origin goes on without credentials and without
+    /// headers that are marked by [`HeaderValue::set_sensitive`], those set here among them.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.append(name, value);
+        self.headers.0.append(name, value);
+        self
+    }
+
+    /// Whether redirects from https to http are followed. The default is `false`: they are errors
+    /// of the kind [`ErrorKind::Redirect`], as what was asked for in secret would be asked for
+    /// in the open. Credentials do not go along in any case, see
+    /// [`Request::header`](crate::Request::header).
+    pub fn allow_downgrade(mut self, yes: bool) -> Self {
+        self.redirects.allow_downgrade = yes;
+        self
+    }
+
+    /// Has each redirect allowed by a closure, which gets the URL that redirects and the one that
+    /// it leads to. Where it says `false` the outcome is an error of the kind
+    /// [`ErrorKind::Redirect`]. The default is to follow all that lead from http or https to
+    /// https, or from http to http, up to 20 (the Fetch standard's number) and not in a loop; the
+    /// closure is asked about those only. A second call takes the place of the first.
+    ///
+    /// It runs on a worker, which holds the old host's token meanwhile: let it be quick. If it
+    /// panics, the outcome of that request is [`ErrorKind::Panicked`].
+    ///
+    /// The URLs have their secrets. Where they lead to is not known by the name of the host: see
+    /// [`allow_address`](Self::allow_address).
+    ///
+    /// ```
+    /// let downloader = fetchpool::Downloader::builder()
+    ///     .allow_redirect(|from, to| from.host() == to.host())
+    ///     .build()?;
+    /// # Ok::<(), fetchpool::Error>(())
+    /// ```
+    pub fn allow_redirect(
+        mut self,
+        allows: impl Fn(&Url, &Url) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.redirects.allows = Some(Arc::new(allows));
+        self
+    }
+
+    /// Has each address allowed by a closure before a connection is made to it, such as
+    /// [`is_public_address`](crate::is_public_address). The default is to allow all. A second
+    /// call takes the place of the first.
+    ///
+    /// It is asked about the very addresses that are dialled next, whether they come from a name
+    /// server, from [`resolve`](Self::resolve) or from the URL itself, and after each redirect
+    /// anew: neither of them gets round it. Those that it refuses are left out; if none is left,
+    /// the outcome is an error of the kind [`ErrorKind::Connect`] that says so. An IPv4 address
+    /// that is written as an IPv6 one (`::ffff:127.0.0.1`) is given to it as the IPv4 address
+    /// that it is. A connection that is kept was allowed when it was made.
+    ///
+    /// It runs on a worker, as often as there are addresses. If it panics, the outcome of that
+    /// request is [`ErrorKind::Panicked`].
+    pub fn allow_address(
+        mut self,
+        allows: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.addresses = address::Policy::new(allows);
+        self
+    }
+
+    /// Names a parameter of URLs whose value is a secret, besides the usual ones, so that errors
+    /// do not show it: see [`Report::shown`](crate::Report::shown). Upper case, `-` and `_` make
+    /// no difference.
+    pub fn secret_parameter(mut self, name: impl Into<String>) -> Self {
+        self.secret_parameters.push(name.into());
         self
     }
 
@@ -434,10 +519,13 @@ impl Builder {
             max_file,
             local_address,
             names,
-            mut headers,
+            headers: Headers(mut headers),
             user_agent,
             status_is_error,
             tls,
+            addresses,
+            redirects,
+            secret_parameters,
         } = self;
         if let Some(user_agent) = user_agent {
             let value = HeaderValue::try_from(user_agent).map_err(|error| {
@@ -458,6 +546,9 @@ impl Builder {
             names,
             headers,
             tls,
+            addresses,
+            redirects,
+            secrets: Secrets::and(&secret_parameters),
         })
         .map_err(|fault| Error::bare(fault, None))?;
         let workers = non_zero(workers);

@@ -32,7 +32,7 @@ use crate::sink::{Closure, Files, Memory};
 /// let downloader = Downloader::new();
 /// for page in downloader.fetch_all(["https://example.com/a", "https://example.org/b"]) {
 ///     match page {
-///         Ok(page) => println!("{} {} bytes", page.url(), page.body().len()),
+///         Ok(page) => println!("{} {} bytes", page.shown_url(), page.body().len()),
 ///         Err(error) => eprintln!("{error}"),
 ///     }
 /// }
@@ -304,7 +304,12 @@ impl Downloader {
         request: &Request,
         acquire: impl FnOnce(Keys<'_>) -> Result<Permit, Denied>,
     ) -> Result<Option<Permit>, Error> {
-        let failed = |fault| Error::bare(fault, Some(request.bad_input()));
+        let failed = |fault| {
+            Error::bare(
+                fault,
+                Some(request.shown(self.engine.rules.client.secrets())),
+            )
+        };
         let (host, more) = keys_of(request).map_err(failed)?;
         match acquire(Keys { first: &host, more }) {
             Ok(permit) => Ok(Some(permit)),

@@ -8,14 +8,13 @@ use http::StatusCode;
 
 use crate::fault::{ErrorKind, Fault};
 use crate::outcome::Report;
-use crate::request::redacted;
 
 /// Why a job has no result.
 ///
 /// One opaque type: what a program decides by is the [`kind`](Self::kind); what a person reads
-/// is the `Display` form, one clause that names the URL (without user name and password), the
-/// phase, and, where there is something to do, what. The underlying error is the
-/// [`source`](StdError::source).
+/// is the `Display` form, one clause that names the URL (without its secrets, see
+/// [`Report::shown`]), the phase, and, where there is something to do, what. The underlying error
+/// is the [`source`](StdError::source).
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -27,13 +26,9 @@ struct Inner {
 
 impl Error {
     pub(crate) fn new(fault: Fault, report: Report) -> Self {
-        let url = match report.request().url() {
-            Some(url) => redacted(url),
-            None => report.request().bad_input(),
-        };
         Self(Box::new(Inner {
             fault,
-            url: Some(url),
+            url: Some(report.shown_url()),
             report: Some(report),
         }))
     }
@@ -53,8 +48,8 @@ impl Error {
         self.0.fault.kind
     }
 
-    /// The URL that was asked for, without user name and password. If it could not be parsed,
-    /// what was given.
+    /// The URL that was asked for, without its secrets, as [`Report::shown`] does it. If it could
+    /// not be parsed, what was given.
     #[must_use]
     pub fn url(&self) -> Option<&str> {
         self.0.url.as_deref()

@@ -18,7 +18,8 @@ pub enum ErrorKind {
     InvalidUrl,
     /// The host's name cannot be resolved.
     Dns,
-    /// No address of the host takes a connection.
+    /// No address of the host takes a connection, or
+    /// [`Builder::allow_address`](crate::Builder::allow_address) allows none of them.
     Connect,
     /// The proxy refuses.
     Proxy,
@@ -28,7 +29,9 @@ pub enum ErrorKind {
     Timeout,
     /// The response's status is an error.
     Status,
-    /// A redirect leads nowhere: too many, a bad `Location`, a scheme that is refused.
+    /// A redirect leads nowhere: too many, in a loop, a bad `Location`, a scheme that is refused,
+    /// from https to http, or [`Builder::allow_redirect`](crate::Builder::allow_redirect) does
+    /// not allow it.
     Redirect,
     /// The connection ended before the response was whole.
     Truncated,

@@ -7,7 +7,7 @@
 //! let urls = ["https://example.com/a", "https://example.org/b"];
 //! for page in Downloader::new().fetch_all(urls) {
 //!     match page {
-//!         Ok(page) => println!("{} {} bytes", page.url(), page.body().len()),
+//!         Ok(page) => println!("{} {} bytes", page.shown_url(), page.body().len()),
 //!         Err(error) => eprintln!("{error}"),
 //!     }
 //! }
@@ -70,7 +70,15 @@
 //!
 //! # Logging
 //!
-//! Through the [`log`] crate; never a header, a user name or a password.
+//! Through the [`log`] crate, few lines, and never a header or a URL with its secrets. What may
+//! be shown of a URL, [`Report::shown`] says; errors and what `Debug` prints keep to it.
+//!
+//! The crates underneath log as well, under the targets `ureq`, `ureq_proto` and `rustls`. Up to
+//! the level `Debug` they name hosts, statuses and the values of a few harmless headers, and
+//! leave out paths, queries, other headers and where a redirect leads to. At `Trace` they do
+//! not: `ureq` shows paths with queries, and `Location` as it came; `ureq_proto` shows the very
+//! bytes of requests, `Authorization` and cookies among them, and of responses. Where logs go to
+//! others, give these targets no more than `Debug`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -85,6 +93,7 @@ mod fault;
 mod http;
 mod job;
 mod outcome;
+mod redact;
 mod request;
 mod retry;
 mod rules;
@@ -101,6 +110,7 @@ pub use crate::downloader::Downloader;
 pub use crate::error::Error;
 pub use crate::fault::ErrorKind;
 pub use crate::http::HostBreaker;
+pub use crate::http::address::is_public_address;
 pub use crate::http::resolve::{IpFamily, Resolve, SystemResolver};
 pub use crate::outcome::{Fetched, Received, Report, Saved, Timings};
 pub use crate::request::Request;

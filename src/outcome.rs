@@ -11,7 +11,9 @@ use http::{HeaderMap, StatusCode};
 use url::Url;
 
 use crate::deadline::Deadline;
-use crate::request::{Request, redacted};
+use crate::http::redirect::Chain;
+use crate::redact::{self, Secrets};
+use crate::request::Request;
 use crate::sink::Spares;
 
 /// What every outcome carries, success or error: which job it is of, and how that went.
@@ -20,6 +22,8 @@ pub struct Report {
     pub(crate) request: Request,
     pub(crate) index: u64,
     pub(crate) progress: Progress,
+    /// What is hidden where a URL is shown.
+    pub(crate) secrets: Secrets,
 }
 
 /// How a job went so far.
@@ -65,10 +69,40 @@ impl Report {
 
     /// The targets of the redirects that were followed, in order; the last is the final URL.
     ///
-    /// As the servers gave them: with user name and password, if they have any.
+    /// As the servers gave them: with user name and password, if they have any. What may be
+    /// shown of them, [`shown`](Self::shown) tells.
     #[must_use]
     pub fn redirects(&self) -> &[Url] {
         &self.progress.redirects
+    }
+
+    /// What may be shown of the URL that was asked for, as [`shown`](Self::shown) does it; if it
+    /// could not be parsed, of what was given.
+    #[must_use]
+    pub fn shown_url(&self) -> String {
+        self.request.shown(&self.secrets)
+    }
+
+    /// What may be shown of a URL, in the form in which this crate's errors show it: for who
+    /// prints or logs URLs.
+    ///
+    /// User name and password are left out. A `…` stands in the place of the fragment and of the
+    /// values of parameters that go by a name for secrets: those of signed URLs
+    /// (`X-Amz-Signature`, `X-Goog-Signature`, `sig`), of OAuth (`access_token`, `code`), and
+    /// what is called a token, a key, a password, a secret or a session;
+    /// [`Builder::secret_parameter`](crate::Builder::secret_parameter) adds to them. All else is
+    /// shown as it is: a secret that stands in the path under no name is not known for one.
+    #[must_use]
+    pub fn shown(&self, url: &Url) -> String {
+        self.secrets.url(url)
+    }
+
+    /// The way so far; `None` if there was no URL to begin with.
+    pub(crate) fn chain(&self) -> Option<Chain<'_>> {
+        Some(Chain {
+            asked: self.request.url()?,
+            followed: &self.progress.redirects,
+        })
     }
 
     /// The URL of the present hop.
@@ -82,7 +116,8 @@ impl Report {
 
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let redirects: Vec<_> = self.progress.redirects.iter().map(redacted).collect();
+        let redirects = self.progress.redirects.iter();
+        let redirects: Vec<_> = redirects.map(redact::without_values).collect();
         f.debug_struct("Report")
             .field("request", &self.request)
             .field("index", &self.index)
@@ -275,10 +310,18 @@ impl Saved {
 macro_rules! what_every_response_tells {
     ($type:ty) => {
         impl $type {
-            /// The URL that answered, after redirects, without user name and password.
+            /// The URL that answered, after redirects, without user name and password. It may have
+            /// other secrets: see [`shown_url`](Self::shown_url).
             #[must_use]
             pub fn url(&self) -> &Url {
                 self.head.url(&self.report)
+            }
+
+            /// The URL that answered, in the form in which it may be shown: see
+            /// [`Report::shown`].
+            #[must_use]
+            pub fn shown_url(&self) -> String {
+                self.report.shown(self.url())
             }
 
             /// The response's status.

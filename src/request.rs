@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::fault::{ErrorKind, Fault};
+use crate::redact::{self, Secrets};
 use crate::schedule::{Key, MAX_KEYS, Priority};
 
 /// What to fetch: a URL, and what is particular to it.
@@ -36,7 +37,7 @@ pub struct Request {
 
 #[derive(Clone)]
 struct BadUrl {
-    /// Without secrets.
+    /// Without user name and password, and without the values of the usual secret parameters.
     input: String,
     why: &'static str,
 }
@@ -56,14 +57,14 @@ impl Request {
     pub fn new(url: impl AsRef<str>) -> Self {
         let input = url.as_ref().trim();
         let url = Url::parse(input).map_err(|error| why(input, error));
-        Self::from_parsed(url.and_then(checked), || input.to_owned())
+        Self::from_parsed(url.and_then(checked), input)
     }
 
-    fn from_parsed(url: Result<Url, &'static str>, input: impl FnOnce() -> String) -> Self {
+    fn from_parsed(url: Result<Url, &'static str>, input: &str) -> Self {
         Self {
             url: url.map_err(|why| {
                 Box::new(BadUrl {
-                    input: without_userinfo(&input()),
+                    input: shown_bad(input),
                     why,
                 })
             }),
@@ -74,6 +75,21 @@ impl Request {
     /// Adds a header. Where the downloader sets one of the same name on every request, this
     /// one takes its place. An `Authorization` takes the place of the URL's user name and
     /// password.
+    ///
+    /// A redirect to another origin (scheme, host and port) loses `Authorization`, `Cookie` and
+    /// `Proxy-Authorization`, and each header of which a value is marked by
+    /// [`HeaderValue::set_sensitive`], for itself and for all that follow it, be they back at the
+    /// first origin (RFC 9110, section 15.4). It loses `Host` as well. All else goes along: mark
+    /// what only the first origin may see.
+    ///
+    /// ```
+    /// use fetchpool::{HeaderName, HeaderValue, Request};
+    ///
+    /// let mut key = HeaderValue::from_static("hunter2");
+    /// key.set_sensitive(true);
+    /// let request = Request::new("https://example.com/")
+    ///     .header(HeaderName::from_static("x-api-key"), key);
+    /// ```
     ///
     /// Those that announce a request's body (`Content-Length`, `Transfer-Encoding`, `Expect`)
     /// are left out, as there is none.
@@ -157,11 +173,11 @@ impl Request {
             .map_err(|bad| Fault::new(ErrorKind::InvalidUrl, bad.why))
     }
 
-    /// What was given for a URL that cannot be parsed.
-    pub(crate) fn bad_input(&self) -> String {
+    /// The URL without secrets; what was given, if it cannot be parsed.
+    pub(crate) fn shown(&self, secrets: &Secrets) -> String {
         match &self.url {
-            Ok(url) => redacted(url),
-            Err(bad) => bad.input.clone(),
+            Ok(url) => secrets.url(url),
+            Err(bad) => secrets.text(&bad.input),
         }
     }
 
@@ -172,9 +188,13 @@ impl Request {
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = match &self.url {
+            Ok(url) => redact::without_values(url),
+            Err(bad) => redact::text_without_values(&bad.input),
+        };
         // Not the headers: they may hold secrets.
         f.debug_struct("Request")
-            .field("url", &format_args!("{}", self.bad_input()))
+            .field("url", &format_args!("{url}"))
             .field("priority", &self.its_priority())
             .finish_non_exhaustive()
     }
@@ -206,8 +226,10 @@ impl From<&String> for Request {
 
 impl From<Url> for Request {
     fn from(url: Url) -> Self {
-        let input = redacted(&url);
-        Self::from_parsed(checked(url), || input)
+        match refusal(&url) {
+            None => Self::from_parsed(Ok(url), ""),
+            Some(why) => Self::from_parsed(Err(why), url.as_str()),
+        }
     }
 }
 
@@ -224,11 +246,18 @@ impl From<&Self> for Request {
 }
 
 fn checked(url: Url) -> Result<Url, &'static str> {
+    match refusal(&url) {
+        None => Ok(url),
+        Some(why) => Err(why),
+    }
+}
+
+fn refusal(url: &Url) -> Option<&'static str> {
     match url.scheme() {
-        "http" | "https" => Ok(url),
+        "http" | "https" => None,
         // `localhost:8080/x` and `example.com:443` parse, with the host as the scheme.
-        _ if url.cannot_be_a_base() => Err(NOT_ABSOLUTE),
-        _ => Err("only http and https URLs can be fetched"),
+        _ if url.cannot_be_a_base() => Some(NOT_ABSOLUTE),
+        _ => Some("only http and https URLs can be fetched"),
     }
 }
 
@@ -261,14 +290,9 @@ pub(crate) fn without_credentials(url: &Url) -> Option<Url> {
     Some(bare)
 }
 
-/// The URL without user name and password: for errors, logs and people.
-pub(crate) fn redacted(url: &Url) -> String {
-    without_credentials(url).map_or_else(|| url.as_str().to_owned(), Into::into)
-}
-
-/// The same for what is no URL: whatever stands before an `@` could be meant for a password, in
-/// which people leave `/`, `?` and `#` as they are.
-fn without_userinfo(input: &str) -> String {
+/// What is no URL, without secrets: whatever stands before an `@` could be meant for a password,
+/// in which people leave `/`, `?` and `#` as they are.
+fn shown_bad(input: &str) -> String {
     let scheme = input.find(':').map_or("", |colon| &input[..colon]);
     let shown = match input.rfind('@') {
         Some(at) if scheme.chars().all(|c| c.is_ascii_alphanumeric()) => {
@@ -277,6 +301,7 @@ fn without_userinfo(input: &str) -> String {
         Some(at) => format!("…@{}", &input[at + 1..]),
         None => input.to_owned(),
     };
+    let shown = Secrets::default().text(&shown);
     match shown.char_indices().nth(LONGEST_SHOWN) {
         Some((end, _)) => format!("{}…", &shown[..end]),
         None => shown,
@@ -325,12 +350,17 @@ mod tests {
             ("localhost:8080/x", "https://"),
             ("u:secret@h", "https://"),
             ("http://a b/", "domain name"),
+            ("example.com/x?token=secret#secret", "https://"),
+            ("http://h:99999/x?sig=secret", "port"),
+            ("http://u:p@[zz]/x?a=1&sig=secret", "IPv6"),
+            ("ftp://h/x?sig=secret", "only http"),
         ] {
             let request = Request::new(written);
             let fault = request.checked_url().unwrap_err();
             assert_eq!(fault.kind, ErrorKind::InvalidUrl);
             assert!(fault.to_string().contains(why), "{written:?}: {fault}");
-            assert!(!request.bad_input().contains("secret"), "{written:?}");
+            let shown = request.shown(&Secrets::default());
+            assert!(!shown.contains("secret"), "{written:?}: {shown}");
             assert!(!format!("{request:?}").contains("secret"), "{written:?}");
         }
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fetchpool::{Body, Error, ErrorKind, Report, Saved, Timings, Url};
+use fetchpool::{Body, Error, ErrorKind, Report, Saved, Timings};
 use serde_json::json;
 
 /// One outcome, success or failure, with the secrets of its URLs removed.
@@ -45,7 +45,7 @@ impl Record {
         phases[BODY] = start.elapsed();
         Ok(Self {
             bytes: Some(bytes),
-            final_url: Some(without_secrets(body.url())),
+            final_url: Some(body.shown_url()),
             status: Some(body.status().as_u16()),
             phases: Some(phases),
             ..Self::begin(body.report())
@@ -54,9 +54,8 @@ impl Record {
 
     /// What the report of a success says.
     fn begin(report: &Report) -> Self {
-        let url = report.request().url().map(without_secrets);
         Self {
-            url: url.unwrap_or_default(),
+            url: report.shown_url(),
             bytes: None,
             final_url: None,
             status: None,
@@ -111,7 +110,7 @@ impl From<Saved> for Record {
     fn from(saved: Saved) -> Self {
         Self {
             bytes: Some(saved.bytes()),
-            final_url: Some(without_secrets(saved.url())),
+            final_url: Some(saved.shown_url()),
             status: Some(saved.status().as_u16()),
             path: Some(saved.path().to_owned()),
             ..Self::begin(saved.report())
@@ -122,15 +121,15 @@ impl From<Saved> for Record {
 impl From<Error> for Record {
     fn from(error: Error) -> Self {
         let report = error.report();
-        let asked = report.and_then(|report| report.request().url());
         // What answered; without an answer, how far the redirects led.
-        let last_hop = report
-            .and_then(|report| report.redirects().last())
-            .or_else(|| asked.filter(|_| error.status().is_some()));
+        let final_url = report.and_then(|report| match report.redirects().last() {
+            Some(last_hop) => Some(report.shown(last_hop)),
+            None => error.status().map(|_| report.shown_url()),
+        });
         Self {
             url: error.url().unwrap_or_default().to_owned(),
             bytes: None,
-            final_url: last_hop.map(without_secrets),
+            final_url,
             status: error.status().map(|status| status.as_u16()),
             path: None,
             attempts: report.map(Report::attempts),
@@ -181,12 +180,4 @@ fn object(fields: &[(&str, String)]) -> String {
         .map(|(key, value)| format!("\"{key}\":{value}"))
         .collect();
     format!("{{{}}}", fields.join(","))
-}
-
-fn without_secrets(url: &Url) -> String {
-    let mut url = url.clone();
-    // These fail only for URLs that have no user to begin with.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.into()
 }

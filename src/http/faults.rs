@@ -20,7 +20,11 @@ pub(super) fn fault_of(error: ureq::Error) -> Fault {
             error,
         ),
         E::HostNotFound => Fault::new(ErrorKind::Dns, "the host's name has no address"),
-        E::BadUri(why) => Fault::new(ErrorKind::InvalidUrl, why),
+        // Not what it says: that is the URL, with its secrets.
+        E::BadUri(_) => Fault::new(
+            ErrorKind::InvalidUrl,
+            "the URL cannot be put into a request",
+        ),
         E::Timeout(which) => {
             Fault::new(ErrorKind::Timeout, format!("the time for {which} is over"))
         }

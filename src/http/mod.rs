@@ -1,6 +1,7 @@
 //! One request and its response over a host's connections. Knows nothing of files, batches or
 //! who runs when.
 
+pub(crate) mod address;
 mod buffers;
 mod circuit;
 mod content_range;
@@ -30,6 +31,7 @@ use url::Url;
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Timings};
+use crate::redact::Secrets;
 use crate::request::without_credentials;
 use crate::schedule::Post;
 
@@ -38,6 +40,7 @@ pub(crate) use content_range::ContentRange;
 use faults::fault_of;
 pub(crate) use host::Host;
 use pace::Pace;
+use redirect::Chain;
 
 /// How requests are made, whatever the host.
 pub(crate) struct Settings {
@@ -54,6 +57,9 @@ pub(crate) struct Settings {
     /// Sent with every request that has none of the same name.
     pub(crate) headers: HeaderMap,
     pub(crate) tls: tls::Settings,
+    pub(crate) addresses: address::Policy,
+    pub(crate) redirects: redirect::Policy,
+    pub(crate) secrets: Secrets,
 }
 
 /// How many bytes of a body have to come in a time.
@@ -69,6 +75,10 @@ pub(crate) struct Client {
     low_speed: Option<LowSpeed>,
     dialer: transport::Dialer,
     headers: HeaderMap,
+    /// The same for jobs that a redirect has led to another origin.
+    headers_elsewhere: HeaderMap,
+    redirects: redirect::Policy,
+    secrets: Secrets,
 }
 
 /// A response whose body is still on the wire.
@@ -109,6 +119,9 @@ impl Client {
             names,
             mut headers,
             tls,
+            addresses,
+            redirects,
+            secrets,
         } = settings;
         for (name, value) in [
             (USER_AGENT, concat!("fetchpool/", env!("CARGO_PKG_VERSION"))),
@@ -139,6 +152,8 @@ impl Client {
             .accept_encoding(AutoHeaderValue::None)
             .build();
         let tls = tls::config(&tls)?;
+        let mut headers_elsewhere = headers.clone();
+        redirect::strip_credentials(&mut headers_elsewhere);
         Ok(Self {
             config,
             dialer: transport::Dialer {
@@ -146,11 +161,15 @@ impl Client {
                     local: local_address,
                 },
                 names: resolve::Names::new(names),
+                addresses,
                 tls,
                 header_limit: Some(header_timeout.min(LONGEST_TIME)),
             },
             low_speed,
             headers,
+            headers_elsewhere,
+            redirects,
+            secrets,
         })
     }
 
@@ -171,6 +190,17 @@ impl Client {
         self.dialer.names.flush();
     }
 
+    /// Which parameters of URLs are not to be shown.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Where the response redirects to, if it does.
+    pub(crate) fn redirect(&self, head: &Head, chain: Chain<'_>) -> Result<Option<Url>, Fault> {
+        self.redirects
+            .target(head.status, &head.headers, chain, &self.secrets)
+    }
+
     /// Sends a GET and reads the response's header.
     pub(crate) fn get(
         &self,
@@ -182,7 +212,7 @@ impl Client {
         let uri = uri_of(bare.as_ref().unwrap_or(ask.url))?;
         let agent = host.agent();
         let request = || {
-            let mut request = self.request(uri.clone(), ask.headers);
+            let mut request = self.request(uri.clone(), ask.headers, ask.has_left);
             redirect::add_credentials(request.headers_mut(), ask.url);
             request
         };
@@ -200,12 +230,16 @@ impl Client {
     }
 
     /// The request's own headers take the place of ours of the same name.
-    fn request(&self, uri: Uri, headers: &HeaderMap) -> http::Request<()> {
+    fn request(&self, uri: Uri, headers: &HeaderMap, has_left: bool) -> http::Request<()> {
         let mut request = http::Request::new(());
         *request.method_mut() = Method::GET;
         *request.uri_mut() = uri;
         let all = request.headers_mut();
-        *all = self.headers.clone();
+        *all = if has_left {
+            self.headers_elsewhere.clone()
+        } else {
+            self.headers.clone()
+        };
         for name in headers.keys() {
             all.remove(name);
         }
@@ -223,6 +257,8 @@ impl Client {
 pub(crate) struct Ask<'a> {
     pub(crate) url: &'a Url,
     pub(crate) headers: &'a HeaderMap,
+    /// A redirect has led away from the origin that was asked first.
+    pub(crate) has_left: bool,
     /// Where the job can be interrupted.
     pub(crate) post: &'a Arc<Post>,
     pub(crate) deadline: Option<Deadline>,

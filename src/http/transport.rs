@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustls::ClientConfig;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
 
+use super::address;
 use super::buffers::{self, Lent};
 use super::dial::Dial;
 use super::faults::into_ureq;
@@ -28,6 +29,7 @@ const MAX_FRUITLESS: usize = 4 * buffers::INPUT;
 pub(super) struct Dialer {
     pub(super) dial: Dial,
     pub(super) names: Names,
+    pub(super) addresses: address::Policy,
     pub(super) tls: Arc<ClientConfig>,
     pub(super) header_limit: Option<Duration>,
 }
@@ -69,6 +71,7 @@ impl Dialer {
             .chain(deadline.map(|deadline| deadline.at))
             .min();
         let addresses: Vec<SocketAddr> = details.addrs.iter().copied().collect();
+        let addresses = self.addresses.allowed(addresses)?;
         let host = details.uri.host().unwrap_or_default();
         let verdicts = self.names.verdicts(host);
         let connected = self.dial.connect(&addresses, until, limit, &verdicts);

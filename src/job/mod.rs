@@ -15,7 +15,7 @@ use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
 use crate::http::{Ask, Host, Response, redirect};
 use crate::outcome::{Head, Progress, Report};
-use crate::request::{Request, redacted};
+use crate::request::Request;
 use crate::retry::{Attempt, Failure, Next, retry_after};
 use crate::rules::Rules;
 use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
@@ -88,11 +88,13 @@ impl Job {
                 begun: None,
             }),
             Err(fault) => {
+                let secrets = course.rules().client.secrets().clone();
                 course.fail(
                     Report {
                         request,
                         index,
                         progress: Progress::default(),
+                        secrets,
                     },
                     fault,
                     false,
@@ -106,7 +108,8 @@ impl Job {
         match &self.begun {
             Some(begun) => begun.deadline,
             None => {
-                let limit = self.request.its_timeout().or(self.course.rules().timeout);
+                let limit = self.request.its_timeout();
+                let limit = limit.or_else(|| self.course.rules().timeout);
                 Deadline::of_job(self.since, limit?)
             }
         }
@@ -143,12 +146,14 @@ impl Job {
         let mut progress = self.begun.map_or_else(Progress::default, |begun| *begun);
         progress.timings.queued += self.since.elapsed();
         progress.deadline = deadline;
+        let secrets = self.course.rules().client.secrets().clone();
         Running {
             course: self.course,
             report: Report {
                 request: self.request,
                 index: self.index,
                 progress,
+                secrets,
             },
         }
     }
@@ -261,7 +266,7 @@ impl Running {
         };
         log::debug!(
             "{}: attempt {} failed, another in {pause:?}: {fault}",
-            redacted(self.url()),
+            self.report.shown(self.url()),
             self.report.progress.attempts,
         );
         let progress = &mut self.report.progress;
@@ -295,6 +300,10 @@ impl Running {
         self.course.fail(self.report, fault, true);
     }
 
+    fn chain(&self) -> redirect::Chain<'_> {
+        self.report.chain().expect("checked when it was let in")
+    }
+
     fn url(&self) -> &Url {
         self.report
             .current_url()
@@ -307,6 +316,7 @@ impl Running {
             request,
             index,
             progress,
+            ..
         } = self.report;
         Job {
             course: self.course,
@@ -334,6 +344,7 @@ impl Running {
         let ask = Ask {
             url: self.url(),
             headers: &headers,
+            has_left: self.chain().has_left_its_origin(),
             post: turn.post(),
             deadline: Deadline::first(self.report.progress.deadline, self.course.deadline()),
         };
@@ -354,14 +365,8 @@ impl Running {
     }
 
     fn judge(&self, mut response: Response, sent: &HeaderMap) -> Result<Hop, Fault> {
-        let url = self.url();
-        let head = &response.head;
-        let target = redirect::target(
-            head.status,
-            &head.headers,
-            url,
-            &self.report.progress.redirects,
-        );
+        let client = &self.course.rules().client;
+        let target = client.redirect(&response.head, self.chain());
         match target {
             Ok(None) => {}
             other => {
@@ -386,15 +391,14 @@ impl Running {
     }
 }
 
-/// The request's own headers, less what is only for the host that was asked first.
+/// The request's own headers, less what is only for the origin that was asked first.
 fn sent_headers(report: &Report) -> HeaderMap {
     let mut headers = report.request.headers().cloned().unwrap_or_default();
-    let mut from = report.request.url();
-    for to in &report.progress.redirects {
-        if let Some(from) = from {
-            redirect::strip_credentials(&mut headers, from, to);
-        }
-        from = Some(to);
+    if report
+        .chain()
+        .is_some_and(|chain| chain.has_left_its_origin())
+    {
+        redirect::strip_credentials(&mut headers);
     }
     headers
 }
@@ -424,6 +428,9 @@ pub(crate) fn read_body<T>(
         let ask = Ask {
             url: report.current_url().expect("it has just answered"),
             headers: &headers,
+            has_left: report
+                .chain()
+                .is_some_and(|chain| chain.has_left_its_origin()),
             post: turn.post(),
             deadline: Deadline::first(report.progress.deadline, course.deadline()),
         };

@@ -213,7 +213,7 @@ impl fmt::Debug for Failure<'_> {
             .field("kind", &self.kind)
             .field("status", &self.status)
             .field("attempts", &self.attempts)
-            .field("url", &crate::request::redacted(self.url))
+            .field("url", &crate::redact::without_values(self.url))
             .finish()
     }
 }

@@ -193,10 +193,6 @@ fn redirects_are_followed_and_what_leads_nowhere_is_an_error() {
     let page = kind("/space").unwrap();
     assert_eq!(page.body(), b"/a%20b?c=%7e");
     assert_eq!(page.url().fragment(), Some("f"));
-    assert_eq!(
-        origin.targets().iter().filter(|t| *t == "/loop").count(),
-        21
-    );
 }
 
 #[test]

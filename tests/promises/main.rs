@@ -3,6 +3,7 @@
 //! With something to encrypt with built in: without, what holds is in `tests/provider.rs`.
 #![cfg(any(feature = "ring", feature = "aws-lc-rs"))]
 
+mod addresses;
 mod batch;
 mod budget;
 mod ending;
@@ -13,7 +14,9 @@ mod names;
 mod open;
 mod panic;
 mod permit;
+mod redirects;
 mod save;
+mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

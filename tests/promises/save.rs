@@ -9,10 +9,10 @@ use crate::once;
 use crate::support::{Gate, Origin, Reply};
 
 /// A directory that is removed with this.
-struct Directory(PathBuf);
+pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("fetchpool-{name}-{}", std::process::id()));
         // Left by an earlier process of the same number.
         let _ = fs::remove_dir_all(&path);

@@ -59,6 +59,14 @@ impl Origin {
     pub fn bind(addr: &str, handler: impl Fn(&Incoming) -> Reply + Send + Sync + 'static) -> Self {
         let listener =
             TcpListener::bind(addr).unwrap_or_else(|e| panic!("cannot bind {addr}: {e}"));
+        Self::on(listener, handler)
+    }
+
+    /// Starts an origin on a socket that listens.
+    pub fn on(
+        listener: TcpListener,
+        handler: impl Fn(&Incoming) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let addr = listener
             .local_addr()
             .expect("a bound socket has an address");

@@ -96,7 +96,7 @@ impl Server {
         self.trusting_with(|b| b)
     }
 
-    fn trusting_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Downloader {
+    pub(crate) fn trusting_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Downloader {
         with(|b| {
             settings(b.add_root_pem(self.root_pem.as_str()))
                 .workers(1)
