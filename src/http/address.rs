@@ -43,19 +43,17 @@ impl Policy {
             is_allowed
         });
         if addresses.is_empty() && !refused.is_empty() {
-            return Err(Fault::with_source(
-                ErrorKind::Connect,
-                "not connected",
-                Refused(refused),
-            ));
+            let refused = Refused(refused);
+            let fault = Fault::with_source(ErrorKind::Connect, "not connected", refused);
+            return Err(fault.lasting());
         }
         Ok(addresses)
     }
 }
 
-/// All of a host's addresses are refused. To try it again is of no use.
+/// All of a host's addresses are refused.
 #[derive(Debug)]
-pub(crate) struct Refused(Vec<IpAddr>);
+struct Refused(Vec<IpAddr>);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

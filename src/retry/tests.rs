@@ -234,7 +234,7 @@ fn a_policy_of_two_downloaders_has_two_seeds() {
 
 #[test]
 fn what_is_printed_has_no_secrets() {
-    let url = Url::parse("http://u:secret@h/").unwrap();
+    let url = Url::parse("http://u:secret@h/?sig=secret&mine=secret#secret").unwrap();
     let failure = Failure {
         is_transient: false,
         kind: ErrorKind::Connect,

@@ -7,10 +7,10 @@ use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fetchpool::{Downloader, ErrorKind, Resolve, is_public_address};
+use fetchpool::{ErrorKind, Report, Resolve, RetryPolicy, is_public_address};
 
 use crate::support::{Origin, Reply};
-use crate::with;
+use crate::{once, with};
 
 const GOOD: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 1));
 const EVIL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
@@ -37,6 +37,8 @@ fn not_evil(address: IpAddr) -> bool {
 fn assert_refused(result: Result<fetchpool::Fetched, fetchpool::Error>, evil: &Origin) {
     let error = result.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::Connect);
+    // It would be no use to try again.
+    assert_eq!(error.report().map(Report::attempts), Some(1));
     let said = error.to_string();
     assert!(said.contains("policy refuses 127.0.0.2"), "{said}");
     assert!(said.contains("no failure of the network"), "{said}");
@@ -47,7 +49,11 @@ fn assert_refused(result: Result<fetchpool::Fetched, fetchpool::Error>, evil: &O
 fn a_refused_address_is_not_dialled_however_it_is_written() {
     let evil = Origin::bind("127.0.0.2:0", |_| Reply::ok("a secret"));
     let port = evil.addr().port();
-    let downloader = with(|b| b.allow_address(not_evil).resolve("fixed.test", [EVIL]));
+    let downloader = with(|b| {
+        b.allow_address(not_evil)
+            .resolve("fixed.test", [EVIL])
+            .retry(RetryPolicy::new())
+    });
     for host in [
         "127.0.0.2",
         "0x7f.2",
@@ -119,7 +125,7 @@ fn this_machine_is_not_public() {
         assert!(error.to_string().contains("policy refuses"), "{error}");
     }
     assert_eq!(origin.stats().connections.total, 0);
-    assert!(Downloader::new().fetch(origin.url("/")).is_ok());
+    assert!(once().fetch(origin.url("/")).is_ok());
 }
 
 #[test]

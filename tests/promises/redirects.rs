@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::support::{Incoming, Origin, Reply};
 use crate::tls::{Server, answer, read_request};
-use crate::{n, with};
+use crate::{n, once, with};
 
 fn header(name: &'static str, value: &'static str) -> (HeaderName, HeaderValue) {
     (
@@ -38,7 +38,7 @@ fn a_loop_is_an_error_that_names_the_chain_and_is_not_walked_again() {
         "/self" => Reply::redirect(307, "#there"),
         _ => Reply::redirect(302, "/a"),
     });
-    let downloader = Downloader::new();
+    let downloader = once();
     let error = downloader.fetch(origin.url("/a")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Redirect);
     let host = origin.url("");
@@ -56,7 +56,7 @@ fn a_loop_is_an_error_that_names_the_chain_and_is_not_walked_again() {
 #[test]
 fn twenty_redirects_are_followed_and_not_one_more() {
     let origin = Origin::start(staircase);
-    let page = Downloader::new().fetch(origin.url("/0")).unwrap();
+    let page = once().fetch(origin.url("/0")).unwrap();
     assert_eq!(page.body(), b"there");
     assert_eq!(page.report().redirects().len(), 20);
 
@@ -64,7 +64,7 @@ fn twenty_redirects_are_followed_and_not_one_more() {
         let longer = format!("{}x", incoming.target());
         Reply::redirect(302, longer)
     });
-    let error = Downloader::new().fetch(endless.url("/")).unwrap_err();
+    let error = once().fetch(endless.url("/")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Redirect);
     assert_eq!(endless.targets().len(), 21);
     let said = error.to_string();
@@ -167,7 +167,7 @@ fn a_host_header_of_the_callers_is_for_the_first_origin() {
     let first = Origin::start(move |_| Reply::redirect(302, &out));
     let (name, value) = header("host", "virtual.test");
     let request = Request::new(first.url("/")).header(name, value);
-    Downloader::new().fetch(request).unwrap();
+    once().fetch(request).unwrap();
     assert_eq!(first.log()[0].host(), "virtual.test");
     assert_eq!(other.log()[0].host(), other.addr().to_string());
 }
