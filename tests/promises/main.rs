@@ -5,6 +5,7 @@
 
 mod addresses;
 mod batch;
+mod breaker;
 mod budget;
 mod ending;
 mod hop;
@@ -15,6 +16,8 @@ mod open;
 mod panic;
 mod permit;
 mod redirects;
+mod resume;
+mod retry;
 mod save;
 mod secrets;
 #[path = "../support/mod.rs"]

@@ -1,0 +1,187 @@
+//! A body that is cut goes on where it broke off, and never with bytes of another.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fetchpool::{Downloader, ErrorKind, RetryPolicy};
+
+use crate::support::{Incoming, Origin, Reply};
+use crate::with;
+
+const WHOLE: &str = "the first half, the second half";
+const HALF: usize = 15;
+const STRONG: &str = "\"v1\"";
+
+fn cut() -> Reply {
+    Reply::status(200)
+        .declared_length(WHOLE.len() as u64)
+        .then_send(&WHOLE[..HALF])
+        .then_close()
+}
+
+fn rest(incoming: &Incoming) -> Reply {
+    let start = incoming.range_start().expect("a part is asked for");
+    Reply::partial(WHOLE, start).header("ETag", STRONG)
+}
+
+fn retrying() -> Downloader {
+    with(|b| b.retry(RetryPolicy::new().base(Duration::from_millis(5))))
+}
+
+/// What comes of a cut body, and how often it was asked for, where the second time this is said.
+fn after_a_cut(
+    first: Reply,
+    second: impl Fn(&Incoming) -> Reply + Send + Sync + 'static,
+) -> (String, usize, Vec<Arc<Incoming>>) {
+    let origin = Origin::start(move |incoming| match incoming.visit() {
+        1 => first.clone(),
+        2 => second(incoming),
+        // Whatever is asked for then is asked for as a whole.
+        _ if incoming.range_start().is_some() => Reply::status(416),
+        _ => Reply::ok("something else"),
+    });
+    let page = retrying().fetch(origin.url("/")).unwrap();
+    let attempts = page.report().attempts() as usize;
+    (page.text().into_owned(), attempts, origin.log())
+}
+
+#[test]
+fn a_body_with_a_strong_validator_goes_on_where_it_broke_off() {
+    let chunked = Reply::status(200)
+        .chunked_part([&WHOLE[..HALF]])
+        .then_close();
+    for first in [cut(), chunked] {
+        let (body, attempts, log) = after_a_cut(first.header("ETag", STRONG), rest);
+        assert_eq!(body, WHOLE);
+        assert_eq!((attempts, log.len()), (2, 2));
+        assert_eq!(log[1].header("range"), Some("bytes=15-"));
+        assert_eq!(log[1].header("if-range"), Some(STRONG));
+    }
+}
+
+#[test]
+fn without_a_strong_validator_it_starts_again() {
+    for first in [
+        cut(),
+        cut().header("ETag", "W/\"v1\""),
+        cut().header("ETag", "v1"),
+    ] {
+        let (body, attempts, log) = after_a_cut(first, |incoming| {
+            assert_eq!(incoming.header("range"), None);
+            Reply::ok(WHOLE)
+        });
+        assert_eq!(body, WHOLE);
+        assert_eq!((attempts, log.len()), (2, 2));
+    }
+}
+
+#[test]
+fn what_is_not_certain_to_be_the_rest_is_not_taken_for_it() {
+    type Second = fn(&Incoming) -> Reply;
+    let seconds: [(&str, Second); 9] = [
+        ("the whole, as it is now", |_| {
+            Reply::ok("another whole").header("ETag", "\"v2\"")
+        }),
+        ("from elsewhere", |_| Reply::partial(WHOLE, 16)),
+        ("without saying what", |_| {
+            Reply::status(206).body(&WHOLE[HALF..])
+        }),
+        ("of another", |i| {
+            Reply::partial(WHOLE, i.range_start().unwrap()).header("ETag", "\"v2\"")
+        }),
+        ("of another length", |_| {
+            Reply::status(206)
+                .header("Content-Range", "bytes 15-30/32")
+                .body(&WHOLE[HALF..])
+        }),
+        ("in the form of a request", |_| {
+            Reply::status(206)
+                .header("Content-Range", "bytes=15-30/31")
+                .body(&WHOLE[HALF..])
+        }),
+        ("nothing left", |_| {
+            Reply::status(416).header("Content-Range", "bytes */15")
+        }),
+        ("an error", |_| Reply::status(500)),
+        ("cut before its header", |_| Reply::nothing().then_reset()),
+    ];
+    for (what, second) in seconds {
+        let (body, attempts, log) = after_a_cut(cut().header("ETag", STRONG), second);
+        assert_eq!(body, "something else", "{what}");
+        assert_eq!((attempts, log.len()), (3, 3), "{what}");
+        assert_eq!(log[2].header("range"), None, "{what}");
+    }
+}
+
+#[test]
+fn a_part_that_is_shorter_than_the_rest_is_not_its_end() {
+    let (body, attempts, _) = after_a_cut(cut().header("ETag", STRONG), |_| {
+        Reply::status(206)
+            .header("ETag", STRONG)
+            .header("Content-Range", "bytes 15-20/31")
+            .body(&WHOLE[HALF..21])
+    });
+    // The third is asked for the rest of the rest, and has none.
+    assert_eq!((body.as_str(), attempts), ("something else", 4));
+}
+
+#[test]
+fn a_closure_reads_on_and_is_fed_no_byte_twice() {
+    let origin = Origin::start(|incoming| match incoming.visit() {
+        1 => cut().header("ETag", STRONG),
+        _ => rest(incoming),
+    });
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let mut bodies = retrying().fetch_with([origin.url("/")], move |mut body| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let mut text = String::new();
+        body.read_to_string(&mut text)?;
+        Ok(text)
+    });
+    assert_eq!(bodies.next().unwrap().unwrap(), WHOLE);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_body_that_is_cut_again_and_again_is_asked_for_as_often_as_there_are_retries() {
+    let origin = Origin::start(|incoming| {
+        let start = incoming.range_start().unwrap_or(0) as usize;
+        let reply = match start {
+            0 => Reply::status(200),
+            _ => Reply::status(206).header("Content-Range", format!("bytes {start}-30/31")),
+        };
+        reply
+            .header("ETag", STRONG)
+            .declared_length((WHOLE.len() - start) as u64)
+            .then_send(&WHOLE[start..=start])
+            .then_close()
+    });
+    let error = retrying().fetch(origin.url("/")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Truncated);
+    assert_eq!(error.report().unwrap().attempts(), 4);
+    let ranges: Vec<_> = origin.log().iter().map(|i| i.range_start()).collect();
+    assert_eq!(ranges, [None, Some(1), Some(2), Some(3)]);
+}
+
+#[test]
+fn a_part_that_the_caller_asked_for_is_the_callers_affair() {
+    let origin = Origin::start(|_| {
+        Reply::status(206)
+            .header("ETag", STRONG)
+            .header("Content-Range", "bytes 0-30/31")
+            .declared_length(31)
+            .then_send("the")
+            .then_close()
+    });
+    let request = fetchpool::Request::new(origin.url("/")).header(
+        fetchpool::HeaderName::from_static("range"),
+        fetchpool::HeaderValue::from_static("bytes=0-30"),
+    );
+    let error = retrying().fetch(request).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Truncated);
+    let ranges: Vec<_> = origin.log().iter().map(|i| i.range_start()).collect();
+    assert_eq!(ranges, [Some(0); 4]);
+}
