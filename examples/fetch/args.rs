@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use fetchpool::{Downloader, HeaderName, HeaderValue};
+use fetchpool::{Downloader, HeaderName, HeaderValue, RetryPolicy};
 
 /// Fetch many URLs at once, with a firm limit on the connections to each host.
 #[derive(Debug, Parser)]
@@ -39,6 +39,14 @@ pub(crate) struct Args {
     /// Threads, hence downloads under way at a time.
     #[arg(long, value_name = "N", default_value = "32", value_parser = count)]
     pub(crate) workers: NonZeroUsize,
+
+    /// Try again so often what may pass: a busy server, a cut, a time limit.
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub(crate) retries: u32,
+
+    /// Give up a URL after S seconds in all: waiting, redirects, retries and the body.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
 
     /// Give up connecting after S seconds.
     #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
@@ -90,10 +98,6 @@ pub(crate) struct Args {
 /// refused, because an option that is silently ignored is a lie.
 #[derive(Debug, clap::Args)]
 struct NotYet {
-    #[arg(long, value_name = "N", hide = true)]
-    retries: Option<String>,
-    #[arg(long, value_name = "S", hide = true)]
-    timeout: Option<String>,
     #[arg(long, value_name = "URL", hide = true)]
     proxy: Vec<String>,
     #[arg(long, value_name = "N", hide = true)]
@@ -129,6 +133,8 @@ impl Args {
         let mut builder = Downloader::builder()
             .workers(self.workers.get())
             .per_host(self.per_host)
+            .retry(RetryPolicy::new().retries(self.retries))
+            .timeout(self.timeout)
             .connect_timeout(self.connect_timeout)
             .idle_timeout(self.idle_timeout)
             .max_file(self.max_size);
@@ -164,19 +170,8 @@ impl Args {
 impl NotYet {
     fn refuse(&self) -> Result<(), clap::Error> {
         // Destructured, so that a new option cannot be forgotten here.
-        let Self {
-            retries,
-            timeout,
-            proxy,
-            per_proxy,
-        } = self;
+        let Self { proxy, per_proxy } = self;
         let given = [
-            ("--retries", retries.is_some(), "each URL gets one attempt"),
-            (
-                "--timeout",
-                timeout.is_some(),
-                "only '--connect-timeout' and '--idle-timeout' limit a download",
-            ),
             ("--proxy", !proxy.is_empty(), "all connections are direct"),
             (
                 "--per-proxy",
