@@ -534,13 +534,11 @@ impl Builder {
             })?;
             headers.insert(USER_AGENT, value);
         }
-        let widest = limits.values().copied().fold(per_host, NonZeroUsize::max);
         let client = Client::new(Settings {
             connect_timeout,
             idle_timeout,
             header_timeout,
             low_speed,
-            idle_connections: widest.get(),
             idle_age: IDLE_AGE,
             local_address,
             names,

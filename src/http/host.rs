@@ -1,5 +1,6 @@
 //! What lives with a host's budget: its connections, and whether it can be reached.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,34 +11,73 @@ use super::Client;
 use super::circuit::{Circuit, HostBreaker};
 
 /// The connections to one host. Dropping it closes those that idle.
+///
+/// Each is an agent's of its own, lent to one job at a time: an agent that several jobs share
+/// looks at its idle connections, with a system call, under the lock that all of them need.
+#[derive(Default)]
 pub(crate) struct Host {
-    /// Guards which agent is used; cloned out of it for each request.
-    agent: Mutex<Arc<ureq::Agent>>,
+    /// Guards the agents that nobody uses; held as long as it takes to move one.
+    idle: Mutex<Idle>,
     /// Guards the count of failures.
     circuit: Mutex<Circuit>,
     /// There are some. Else nobody takes that lock.
     is_in_trouble: AtomicBool,
 }
 
+#[derive(Default)]
+struct Idle {
+    /// The last one used is used next: its connection is the warmest, and the others age.
+    agents: Vec<ureq::Agent>,
+    /// How often all were let go of.
+    shed: u32,
+}
+
+/// An agent in use. It goes back when this goes, with its connection if that can be used again.
+pub(super) struct Lease {
+    /// Taken out as this is dropped.
+    agent: Option<ureq::Agent>,
+    host: Arc<Host>,
+    shed: u32,
+}
+
+impl Deref for Lease {
+    type Target = ureq::Agent;
+
+    fn deref(&self) -> &ureq::Agent {
+        self.agent.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut idle = self.host.idle.lock();
+        if idle.shed == self.shed {
+            idle.agents.extend(self.agent.take());
+        }
+        // One that stays is dropped after the lock: that closes a socket.
+    }
+}
+
 impl Host {
-    pub(super) fn new(agent: ureq::Agent) -> Self {
-        Self {
-            agent: Mutex::new(Arc::new(agent)),
-            circuit: Mutex::default(),
-            is_in_trouble: AtomicBool::new(false),
+    pub(super) fn lease(self: &Arc<Self>, client: &Client) -> Lease {
+        let mut idle = self.idle.lock();
+        let (agent, shed) = (idle.agents.pop(), idle.shed);
+        drop(idle);
+        Lease {
+            agent: Some(agent.unwrap_or_else(|| client.agent())),
+            host: Arc::clone(self),
+            shed,
         }
     }
 
-    pub(super) fn agent(&self) -> Arc<ureq::Agent> {
-        Arc::clone(&self.agent.lock())
-    }
-
     /// Closes the connections that idle. Those in use are closed after their response.
-    pub(crate) fn shed(&self, client: &Client) {
-        let fresh = Arc::new(client.agent());
-        let old = std::mem::replace(&mut *self.agent.lock(), fresh);
+    pub(crate) fn shed(&self) {
+        let mut idle = self.idle.lock();
+        idle.shed = idle.shed.wrapping_add(1);
+        let agents = std::mem::take(&mut idle.agents);
+        drop(idle);
         // Not under the lock: this closes sockets.
-        drop(old);
+        drop(agents);
     }
 
     /// How long nobody may ask the host, if it has not been reached for some time. Who gets

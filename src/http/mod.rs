@@ -39,6 +39,7 @@ pub use circuit::HostBreaker;
 pub(crate) use content_range::ContentRange;
 use faults::fault_of;
 pub(crate) use host::Host;
+use host::Lease;
 use pace::Pace;
 use redirect::Chain;
 
@@ -49,8 +50,7 @@ pub(crate) struct Settings {
     /// How long a response's header may take.
     pub(crate) header_timeout: Duration,
     pub(crate) low_speed: Option<LowSpeed>,
-    /// How many connections to a host are kept while idle, and for how long.
-    pub(crate) idle_connections: usize,
+    /// How long a connection is kept while idle.
     pub(crate) idle_age: Duration,
     pub(crate) local_address: Option<IpAddr>,
     pub(crate) names: resolve::Settings,
@@ -92,6 +92,8 @@ pub(crate) struct Reader {
     body: ureq::BodyReader<'static>,
     ended: bool,
     pace: Option<Pace>,
+    /// Goes after the body, which gives its connection back.
+    lease: Option<Lease>,
 }
 
 /// As good as none, and no clock overflows.
@@ -113,7 +115,6 @@ impl Client {
             idle_timeout,
             header_timeout,
             low_speed,
-            idle_connections,
             idle_age,
             local_address,
             names,
@@ -143,8 +144,9 @@ impl Client {
             .timeout_per_read(Some(idle_timeout.min(LONGEST_TIME)))
             .timeout_per_write(Some(idle_timeout.min(LONGEST_TIME)))
             .max_response_header_size(buffers::MAX_HEADER)
-            .max_idle_connections(idle_connections)
-            .max_idle_connections_per_host(idle_connections)
+            // Each agent is used by one job at a time.
+            .max_idle_connections(1)
+            .max_idle_connections_per_host(1)
             .max_idle_age(idle_age)
             // Ours are in the request already.
             .user_agent(AutoHeaderValue::None)
@@ -173,10 +175,7 @@ impl Client {
         })
     }
 
-    pub(crate) fn host(&self) -> Host {
-        Host::new(self.agent())
-    }
-
+    /// One for one connection.
     fn agent(&self) -> ureq::Agent {
         ureq::Agent::with_parts(
             self.config.clone(),
@@ -204,13 +203,13 @@ impl Client {
     /// Sends a GET and reads the response's header.
     pub(crate) fn get(
         &self,
-        host: &Host,
+        host: &Arc<Host>,
         ask: &Ask<'_>,
         timings: &mut Timings,
     ) -> Result<Response, Fault> {
         let bare = without_credentials(ask.url);
         let uri = uri_of(bare.as_ref().unwrap_or(ask.url))?;
-        let agent = host.agent();
+        let agent = host.lease(self);
         let request = || {
             let mut request = self.request(uri.clone(), ask.headers, ask.has_left);
             redirect::add_credentials(request.headers_mut(), ask.url);
@@ -226,6 +225,7 @@ impl Client {
         }?;
         response.head.bare_url = bare.map(Box::new);
         response.body.pace = self.low_speed.map(Pace::new);
+        response.body.lease = Some(agent);
         Ok(response)
     }
 
@@ -315,6 +315,7 @@ impl Response {
                 body: body.into_reader(),
                 ended: false,
                 pace: None,
+                lease: None,
             },
         })
     }

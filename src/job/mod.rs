@@ -63,6 +63,7 @@ pub(crate) struct Job {
 }
 
 /// What a hop came to.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of the largest")]
 enum Hop {
     Response(Response),
     Redirect(Url),
@@ -280,10 +281,9 @@ impl Running {
     /// Idle connections are closed, and the job comes again when some of the others are through.
     fn wait_for_handles(mut self, turn: &mut Turn<'_, Job>, at: Instant) {
         self.report.progress.starved += 1;
-        let client = &self.course.rules().client;
         for host in turn.residents() {
             if let Some(host) = host.get() {
-                host.shed(client);
+                host.shed();
             }
         }
         let progress = &mut self.report.progress;
@@ -333,7 +333,7 @@ impl Running {
             return Err(Fault::cancelled());
         }
         let rules = self.course.rules();
-        let host = turn.resident().get_or_init(|| rules.client.host());
+        let host = turn.resident().get_or_init(Arc::default);
         if let Some(pause) = host.closed_for() {
             return match rules.breaker.waits {
                 true => Ok(Hop::Later(pause)),
@@ -462,7 +462,7 @@ fn is_unasked(status: StatusCode, sent: &HeaderMap) -> bool {
 }
 
 impl Work for Job {
-    type Resident = Host;
+    type Resident = Arc<Host>;
 
     fn keys(&self) -> Keys<'_> {
         Keys {

@@ -1,6 +1,7 @@
 //! A body that is cut goes on where it broke off, if the server can do that.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use http::header::{CONTENT_RANGE, ETAG, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -13,7 +14,7 @@ use crate::outcome::{Head, Timings};
 /// worker while the sink waits for the rest.
 pub(super) struct Resuming<'a> {
     client: &'a Client,
-    host: &'a Host,
+    host: &'a Arc<Host>,
     ask: Ask<'a>,
     reader: Reader,
     /// What the rest has to belong to; `None` if it cannot be asked for.
@@ -29,7 +30,7 @@ pub(super) struct Resuming<'a> {
 
 impl<'a> Resuming<'a> {
     pub(super) fn new(
-        (client, host): (&'a Client, &'a Host),
+        (client, host): (&'a Client, &'a Arc<Host>),
         ask: Ask<'a>,
         head: &'a Head,
         reader: Reader,

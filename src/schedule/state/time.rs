@@ -65,7 +65,11 @@ impl<W: Work> State<W> {
         lane.remove(&mut self.jobs, job);
         let (place, needs) = (lane.place, lane.needs);
         match lane.top() {
-            Some(top) if top < lane.priority => self.rerank(id, place),
+            Some(top) if top < lane.priority => {
+                self.rerank(id, place);
+                // More urgent ones in its lines relied on it to go before.
+                self.wake_lines(needs);
+            }
             Some(_) => {}
             None => {
                 self.detach(id);

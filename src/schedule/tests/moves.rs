@@ -217,3 +217,25 @@ fn alarms_of_jobs_that_are_gone_do_not_pile_up() {
     }
     assert!(run.alarms() < 2000, "{}", run.alarms());
 }
+
+#[test]
+fn who_relied_on_an_urgent_job_that_is_late_goes_before_the_rest_of_its_lane() {
+    let urgent = Step::Submit {
+        batch: 0,
+        keys: vec![0, 2],
+        priority: Priority::High,
+        within: Some(20),
+    };
+    let gate = Step::CloseGate { key: 0, millis: 10 };
+    let waiting = [normal(0, &[0, 2]), submit(1, &[0], Priority::High)];
+    let wait = Step::Wait { millis: 30 };
+    let run = after(
+        1,
+        &[
+            &[OPEN, OPEN, gate, urgent],
+            &waiting,
+            &[wait, Step::Dispatch],
+        ],
+    );
+    assert_eq!(run.running(), vec![2]);
+}
