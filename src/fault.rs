@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::retry;
-
 /// The kinds of errors. More may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -176,7 +174,6 @@ impl Fault {
         let reason = status.canonical_reason().unwrap_or("unknown status");
         Self {
             status: Some(status),
-            is_transient: retry::is_transient(status),
             ..Self::new(
                 ErrorKind::Status,
                 format!("the server answered {} {reason}", status.as_u16()),

@@ -99,6 +99,7 @@ mod retry;
 mod rules;
 mod schedule;
 mod sink;
+mod spares;
 
 pub use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 pub use url::Url;

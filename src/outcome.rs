@@ -14,7 +14,7 @@ use crate::deadline::Deadline;
 use crate::http::redirect::Chain;
 use crate::redact::{self, Secrets};
 use crate::request::Request;
-use crate::sink::Spares;
+use crate::spares::Spares;
 
 /// What every outcome carries, success or error: which job it is of, and how that went.
 #[derive(Clone)]

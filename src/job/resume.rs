@@ -1,14 +1,57 @@
 //! A body that is cut goes on where it broke off, if the server can do that.
 
 use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use http::header::{CONTENT_RANGE, ETAG, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use super::running::sent_headers;
+use super::{Course, Job, panicked};
+use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault};
-use crate::http::{Ask, Client, ContentRange, Host, Reader};
-use crate::outcome::{Head, Timings};
+use crate::http::{Ask, Client, ContentRange, Host, Reader, Response};
+use crate::outcome::{Head, Report, Timings};
+use crate::schedule::Turn;
+
+/// Gives a body to who reads it, with its rest where it is cut on the way.
+pub(crate) fn read_body<T>(
+    course: &dyn Course,
+    turn: &Turn<'_, Job>,
+    response: Response,
+    report: &mut Report,
+    read: impl FnOnce(&mut dyn Read, &Head, &Report) -> Result<T, Fault>,
+) -> (Head, Result<T, Fault>) {
+    let Response { head, body } = response;
+    let rules = course.rules();
+    let host = turn.resident().get().expect("it has just answered");
+    let headers = sent_headers(report);
+    let mut made = 0;
+    let read = {
+        let report = &*report;
+        let ask = Ask {
+            url: report.current_url().expect("it has just answered"),
+            headers: &headers,
+            has_left: report
+                .chain()
+                .is_some_and(|chain| chain.has_left_its_origin()),
+            post: turn.post(),
+            deadline: Deadline::first(report.progress.deadline, course.deadline()),
+        };
+        let left = rules.retries.left(report.progress.attempts);
+        let mut source = Resuming::new((&rules.client, host), ask, &head, body, left);
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            let part = read(&mut source, &head, report)?;
+            source.drain();
+            Ok(part)
+        }));
+        made += source.made;
+        read.unwrap_or_else(|panic| Err(panicked(panic)))
+    };
+    report.progress.attempts += made;
+    (head, read)
+}
 
 /// A body that is asked for again, from where it broke off: at once, as nobody else can use the
 /// worker while the sink waits for the rest.

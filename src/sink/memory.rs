@@ -3,12 +3,11 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::Sink;
 use crate::body::Body;
 use crate::fault::Fault;
 use crate::outcome::{Fetched, Head, Report};
+use crate::spares::Spares;
 
 pub(crate) struct Memory {
     limit: u64,
@@ -16,39 +15,15 @@ pub(crate) struct Memory {
 }
 
 /// What a server says of its body's length is believed only as far as this before the bytes
-/// are there. Nor is a larger buffer kept.
+/// are there.
 const BELIEVED: u64 = 1024 * 1024;
-
-/// How many buffers of a batch are kept for its next bodies.
-const KEPT: usize = 64;
-
-/// Buffers that came back, for bodies to come.
-pub(crate) struct Spares(
-    /// Guards the buffers, for as long as it takes to move one.
-    Mutex<Vec<Vec<u8>>>,
-);
-
-impl Spares {
-    pub(crate) fn take(&self) -> Option<Vec<u8>> {
-        self.0.lock().pop()
-    }
-
-    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let mut buffers = self.0.lock();
-        if buffers.len() < KEPT && buffer.capacity() as u64 <= BELIEVED {
-            buffers.push(buffer);
-        }
-    }
-}
 
 impl Memory {
     /// The first body goes into this buffer, if there is one.
     pub(crate) fn new(limit: u64, buffer: Option<Vec<u8>>) -> Self {
-        let buffers = Mutex::new(Vec::from_iter(buffer));
         Self {
             limit,
-            spares: Arc::new(Spares(buffers)),
+            spares: Arc::new(Spares::of(buffer)),
         }
     }
 

@@ -7,7 +7,7 @@ mod name;
 
 pub(crate) use closure::Closure;
 pub(crate) use file::Files;
-pub(crate) use memory::{Memory, Spares};
+pub(crate) use memory::Memory;
 
 use crate::body::Body;
 use crate::fault::Fault;

@@ -1,0 +1,121 @@
+//! What becomes of a job whose hop came to nothing: another attempt, a wait, or its end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use super::running::{Running, unreachable_host};
+use super::{Job, panicked};
+use crate::deadline::Deadline;
+use crate::fault::{ErrorKind, Fault, Stage};
+use crate::retry::{Attempt, Failure, Next};
+use crate::schedule::{Key, Turn};
+
+/// How long a job waits that found no file handle left, and how often before it fails: by then
+/// it is not the connections that are about to end which hold them.
+const STARVED: Duration = Duration::from_millis(100);
+const MOST_STARVED: u32 = 100;
+
+impl Running {
+    /// The host's other jobs wait as well: none of them would get further.
+    pub(super) fn wait_for_host(mut self, turn: &mut Turn<'_, Job>, pause: Duration) {
+        let progress = &mut self.report.progress;
+        // Nothing was tried. A redirect's target is part of an attempt that has begun.
+        if progress.redirects.is_empty() {
+            progress.attempts -= 1;
+            progress.is_in_attempt = false;
+        }
+        let host = Key::host(self.url());
+        match Instant::now().checked_add(pause) {
+            Some(until) => {
+                turn.close(&host, until);
+                turn.again(self.wait_for(host), Some(until));
+            }
+            None => self.end(turn, unreachable_host(pause)),
+        }
+    }
+
+    /// An attempt failed: there is another, or that is the outcome.
+    pub(super) fn fail(self, turn: &mut Turn<'_, Job>, fault: Fault) {
+        let now = Instant::now();
+        if fault.is_out_of_handles() && self.report.progress.starved < MOST_STARVED {
+            return self.wait_for_handles(turn, now + STARVED);
+        }
+        let rules = self.course.rules();
+        if fault.kind == ErrorKind::Timeout && fault.stage == Stage::Asked {
+            if let Some(until) = now.checked_add(rules.timeout_grace) {
+                turn.hold(until);
+            }
+        }
+        let attempt = Attempt {
+            failure: Failure {
+                kind: fault.kind,
+                status: fault.status,
+                is_transient: fault.is_transient,
+                attempts: self.report.progress.attempts,
+                url: self.url(),
+            },
+            index: self.report.index,
+            paused: self.report.progress.paused,
+            retry_after: fault.retry_after,
+        };
+        let judged = catch_unwind(AssertUnwindSafe(|| rules.retries.judge(&attempt)));
+        let verdict = match judged {
+            Ok(verdict) => verdict,
+            Err(panic) => return self.end(turn, panicked(panic)),
+        };
+        if let Some(until) = verdict.host.and_then(|pause| now.checked_add(pause)) {
+            turn.close(&Key::host(self.url()), until);
+        }
+        match verdict.job {
+            Next::Again(pause) => self.try_again(turn, pause, fault),
+            Next::TooLong(pause) => self.end(
+                turn,
+                fault.and(format_args!(
+                    "it asks to be left alone for {pause:?}, which is longer than is waited for"
+                )),
+            ),
+            Next::Fail => self.end(turn, fault),
+        }
+    }
+
+    fn try_again(mut self, turn: &mut Turn<'_, Job>, pause: Duration, fault: Fault) {
+        let deadline = Deadline::first(self.report.progress.deadline, self.course.deadline());
+        let in_time = |at: &Instant| deadline.is_none_or(|deadline| *at < deadline.at);
+        let Some(at) = Instant::now().checked_add(pause).filter(in_time) else {
+            return self.end(
+                turn,
+                fault.and(format_args!(
+                    "there is no time for another attempt, {pause:?} from now"
+                )),
+            );
+        };
+        log::debug!(
+            "{}: attempt {} failed, another in {pause:?}: {fault}",
+            self.report.shown(self.url()),
+            self.report.progress.attempts,
+        );
+        let progress = &mut self.report.progress;
+        progress.paused += pause;
+        progress.is_in_attempt = false;
+        progress.redirects.clear();
+        let host = Key::host(self.url());
+        turn.again(self.wait_for(host), Some(at));
+    }
+
+    /// Idle connections are closed, and the job comes again when some of the others are through.
+    fn wait_for_handles(mut self, turn: &mut Turn<'_, Job>, at: Instant) {
+        self.report.progress.starved += 1;
+        for host in turn.residents() {
+            if let Some(host) = host.get() {
+                host.shed();
+            }
+        }
+        let progress = &mut self.report.progress;
+        if progress.redirects.is_empty() {
+            progress.attempts -= 1;
+            progress.is_in_attempt = false;
+        }
+        let host = Key::host(self.url());
+        turn.again(self.wait_for(host), Some(at));
+    }
+}

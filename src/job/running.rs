@@ -1,0 +1,186 @@
+//! A job that has its turn: one hop.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, StatusCode};
+use url::Url;
+
+use super::{Course, Job, panicked};
+use crate::deadline::Deadline;
+use crate::fault::{ErrorKind, Fault, Stage};
+use crate::http::{Ask, Response, redirect};
+use crate::outcome::Report;
+use crate::retry::{self, retry_after};
+use crate::schedule::{Key, Turn};
+
+/// What a hop came to.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of the largest")]
+enum Hop {
+    Response(Response),
+    Redirect(Url),
+    /// The host cannot be reached, and is left alone for as long.
+    Later(Duration),
+}
+
+/// A job that has its turn.
+pub(super) struct Running {
+    pub(super) course: Arc<dyn Course>,
+    pub(super) report: Report,
+}
+
+impl Running {
+    pub(super) fn run(mut self, turn: &mut Turn<'_, Job>) {
+        let progress = &mut self.report.progress;
+        progress.attempts += u32::from(!progress.is_in_attempt);
+        progress.is_in_attempt = true;
+        // Resolver and policies may be the caller's; a panic of ours must not lose the job either.
+        let hop = catch_unwind(AssertUnwindSafe(|| self.hop(turn)));
+        let hop = hop.unwrap_or_else(|panic| Err(panicked(panic)));
+        match hop {
+            Ok(Hop::Response(response)) => {
+                let Self { course, report } = self;
+                if let Err(failed) = course.finish(turn, response, report) {
+                    let (report, fault) = *failed;
+                    Self { course, report }.fail(turn, fault);
+                }
+            }
+            Ok(Hop::Redirect(target)) => {
+                let host = Key::host(&target);
+                self.report.progress.redirects.push(target);
+                turn.again(self.wait_for(host), None);
+            }
+            Ok(Hop::Later(pause)) => self.wait_for_host(turn, pause),
+            Err(fault) => self.fail(turn, fault),
+        }
+    }
+
+    pub(super) fn end(self, turn: &mut Turn<'_, Job>, fault: Fault) {
+        turn.finish();
+        self.course.fail(self.report, fault, true);
+    }
+
+    fn chain(&self) -> redirect::Chain<'_> {
+        self.report.chain().expect("checked when it was let in")
+    }
+
+    pub(super) fn url(&self) -> &Url {
+        self.report
+            .current_url()
+            .expect("checked when it was let in")
+    }
+
+    /// Back to waiting for a turn, at this host.
+    pub(super) fn wait_for(self, host: Key) -> Job {
+        let Report {
+            request,
+            index,
+            progress,
+            ..
+        } = self.report;
+        Job {
+            course: self.course,
+            request,
+            index,
+            host,
+            since: Instant::now(),
+            begun: Some(Box::new(progress)),
+        }
+    }
+
+    fn hop(&mut self, turn: &Turn<'_, Job>) -> Result<Hop, Fault> {
+        if turn.post().is_interrupted() {
+            return Err(Fault::cancelled());
+        }
+        let rules = self.course.rules();
+        let host = turn.resident().get_or_init(Arc::default);
+        if let Some(pause) = host.closed_for() {
+            return match rules.breaker.waits {
+                true => Ok(Hop::Later(pause)),
+                false => Err(unreachable_host(pause)),
+            };
+        }
+        let headers = sent_headers(&self.report);
+        let ask = Ask {
+            url: self.url(),
+            headers: &headers,
+            has_left: self.chain().has_left_its_origin(),
+            post: turn.post(),
+            deadline: Deadline::first(self.report.progress.deadline, self.course.deadline()),
+        };
+        let mut timings = self.report.progress.timings;
+        let response = rules.client.get(host, &ask, &mut timings);
+        match &response {
+            // A certificate that is not trusted was shown by a host that is there.
+            Err(fault) if fault.stage == Stage::Connecting && fault.is_transient => {
+                if !fault.is_out_of_handles() {
+                    host.note(&rules.breaker, false);
+                }
+            }
+            Err(fault) if fault.kind == ErrorKind::Cancelled => {}
+            _ => host.note(&rules.breaker, true),
+        }
+        self.report.progress.timings = timings;
+        self.judge(response?, &headers)
+    }
+
+    fn judge(&self, mut response: Response, sent: &HeaderMap) -> Result<Hop, Fault> {
+        let client = &self.course.rules().client;
+        let target = client.redirect(&response.head, self.chain());
+        match target {
+            Ok(None) => {}
+            other => {
+                response.body.drain();
+                return other.map(|target| Hop::Redirect(target.expect("not none")));
+            }
+        }
+        let status = response.head.status;
+        if status == StatusCode::SWITCHING_PROTOCOLS || is_unasked(status, sent) {
+            let detail = format!("the server answered {status}, which nobody asked for");
+            return Err(Fault::new(ErrorKind::Protocol, detail));
+        }
+        // Also those beyond 599, which are of no class (RFC 9110, section 15).
+        let is_error = status.as_u16() >= 400;
+        if is_error && self.course.rules().status_is_error {
+            let mut fault = Fault::status(status);
+            fault.is_transient = retry::is_transient(status);
+            fault.retry_after = retry_after(&response.head.headers);
+            response.body.drain();
+            return Err(fault);
+        }
+        Ok(Hop::Response(response))
+    }
+}
+
+/// The request's own headers, less what is only for the origin that was asked first.
+pub(super) fn sent_headers(report: &Report) -> HeaderMap {
+    let mut headers = report.request.headers().cloned().unwrap_or_default();
+    if report
+        .chain()
+        .is_some_and(|chain| chain.has_left_its_origin())
+    {
+        redirect::strip_credentials(&mut headers);
+    }
+    headers
+}
+
+pub(super) fn unreachable_host(pause: Duration) -> Fault {
+    let detail = format!(
+        "not tried: the host took no connection the last times; the next try is in {pause:.1?}"
+    );
+    Fault::new(ErrorKind::Connect, detail)
+}
+
+/// A part or a 'not modified' must not be taken for the whole. A caller who asks for one with
+/// headers of his own gets it.
+fn is_unasked(status: StatusCode, sent: &HeaderMap) -> bool {
+    use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE};
+    match status {
+        StatusCode::PARTIAL_CONTENT => !sent.contains_key(RANGE),
+        StatusCode::NOT_MODIFIED => {
+            !sent.contains_key(IF_NONE_MATCH) && !sent.contains_key(IF_MODIFIED_SINCE)
+        }
+        _ => false,
+    }
+}
