@@ -17,6 +17,10 @@ use crate::outcome::{Head, Report};
 /// the right [`ErrorKind`]. `Ok(0)` is the end of a body that is whole as far as its framing
 /// can tell.
 ///
+/// Where a cut body can be asked for from where it broke off, a read does that, at once, and the
+/// caller sees no seam. Otherwise the read fails, and if there is another attempt
+/// ([`RetryPolicy`](crate::RetryPolicy)) its body [`is_restart`](Self::is_restart).
+///
 /// A closure that does not read to the end is not told whether the body was whole. What is left
 /// is read where it is little, so that the connection can be used again; otherwise the
 /// connection is closed.
@@ -79,6 +83,14 @@ impl<'a> Body<'a> {
     #[must_use]
     pub fn report(&self) -> &'a Report {
         self.report
+    }
+
+    /// Whether this is the same request's body once more: an earlier attempt failed after it had
+    /// been begun to be read, and could not go on where it broke off. What has been made of that
+    /// is to be undone, or put aside; these bytes come from the start.
+    #[must_use]
+    pub fn is_restart(&self) -> bool {
+        self.report.progress.has_been_read
     }
 
     /// How many bytes have been read.

@@ -195,7 +195,9 @@ impl Downloader {
     ///
     /// The closure returns an [`io::Result`], as reading does. An error that it returns becomes
     /// the outcome of that request; so does a panic. Others than I/O errors go through
-    /// [`io::Error::other`].
+    /// [`io::Error::other`]. But after an error of the body's own that may pass, given on with `?`,
+    /// it is called anew for the next attempt, with a body that
+    /// [`is_restart`](Body::is_restart).
     ///
     /// ```no_run
     /// use std::io;

@@ -41,6 +41,19 @@
 //! The input is read lazily, a window ahead of the outcomes that have been asked for, and
 //! outcomes that nobody reads are bounded in number: see [`Batch`].
 //!
+//! # Time and failure
+//!
+//! Every wait for a server has a limit, none is a total by default: a large file may take hours, a
+//! silent server may not ([`Builder::idle_timeout`] and its neighbours). Totals are there for who wants
+//! them: of a request ([`Request::timeout`]), of a batch ([`Batch::timeout`]).
+//!
+//! What failed and may pass is tried again, as the [`RetryPolicy`] says: a busy server, a cut, a time
+//! limit. Between attempts a request holds neither a thread nor a token. `Retry-After` keeps the whole
+//! host waiting, and a host that takes no connection is left alone for a while ([`HostBreaker`]); other
+//! hosts do not feel it. A body that is cut goes on where it broke off, if its validator is strong
+//! (RFC 9110, section 8.8.1) and the server can do that; otherwise it starts again, and a closure is
+//! called anew.
+//!
 //! # Names
 //!
 //! *Host* is what a [`Key`] says: a name and a port. Sizes are in bytes, times are

@@ -35,6 +35,8 @@ pub(crate) struct Progress {
     /// How often there was no file handle for it.
     pub(crate) starved: u32,
     pub(crate) timings: Timings,
+    /// A body has been given to the sink, in an attempt that failed.
+    pub(crate) has_been_read: bool,
     /// Between attempts, in sum.
     pub(crate) paused: Duration,
     pub(crate) deadline: Option<Deadline>,

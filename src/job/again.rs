@@ -16,14 +16,18 @@ const STARVED: Duration = Duration::from_millis(100);
 const MOST_STARVED: u32 = 100;
 
 impl Running {
-    /// The host's other jobs wait as well: none of them would get further.
-    pub(super) fn wait_for_host(mut self, turn: &mut Turn<'_, Job>, pause: Duration) {
+    /// The attempt does not count, unless it has begun with other hops than this.
+    fn has_not_tried(&mut self) {
         let progress = &mut self.report.progress;
-        // Nothing was tried. A redirect's target is part of an attempt that has begun.
         if progress.redirects.is_empty() {
             progress.attempts -= 1;
             progress.is_in_attempt = false;
         }
+    }
+
+    /// The host's other jobs wait as well: none of them would get further.
+    pub(super) fn wait_for_host(mut self, turn: &mut Turn<'_, Job>, pause: Duration) {
+        self.has_not_tried();
         let host = Key::host(self.url());
         match Instant::now().checked_add(pause) {
             Some(until) => {
@@ -67,7 +71,8 @@ impl Running {
             turn.close(&Key::host(self.url()), until);
         }
         match verdict.job {
-            Next::Again(pause) => self.try_again(turn, pause, fault),
+            // At the very time at which the host's gate opens: so it goes before the others.
+            Next::Again(pause) => self.try_again(turn, now, pause, fault),
             Next::TooLong(pause) => self.end(
                 turn,
                 fault.and(format_args!(
@@ -78,10 +83,10 @@ impl Running {
         }
     }
 
-    fn try_again(mut self, turn: &mut Turn<'_, Job>, pause: Duration, fault: Fault) {
+    fn try_again(mut self, turn: &mut Turn<'_, Job>, now: Instant, pause: Duration, fault: Fault) {
         let deadline = Deadline::first(self.report.progress.deadline, self.course.deadline());
         let in_time = |at: &Instant| deadline.is_none_or(|deadline| *at < deadline.at);
-        let Some(at) = Instant::now().checked_add(pause).filter(in_time) else {
+        let Some(at) = now.checked_add(pause).filter(in_time) else {
             return self.end(
                 turn,
                 fault.and(format_args!(
@@ -110,11 +115,7 @@ impl Running {
                 host.shed();
             }
         }
-        let progress = &mut self.report.progress;
-        if progress.redirects.is_empty() {
-            progress.attempts -= 1;
-            progress.is_in_attempt = false;
-        }
+        self.has_not_tried();
         let host = Key::host(self.url());
         turn.again(self.wait_for(host), Some(at));
     }

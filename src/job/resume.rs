@@ -50,6 +50,7 @@ pub(crate) fn read_body<T>(
         read.unwrap_or_else(|panic| Err(panicked(panic)))
     };
     report.progress.attempts += made;
+    report.progress.has_been_read = true;
     (head, read)
 }
 

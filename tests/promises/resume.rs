@@ -137,6 +137,7 @@ fn a_closure_reads_on_and_is_fed_no_byte_twice() {
     let count = calls.clone();
     let mut bodies = retrying().fetch_with([origin.url("/")], move |mut body| {
         count.fetch_add(1, Ordering::SeqCst);
+        assert!(!body.is_restart());
         let mut text = String::new();
         body.read_to_string(&mut text)?;
         Ok(text)

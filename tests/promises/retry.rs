@@ -261,9 +261,10 @@ fn a_panic_of_the_callers_function_is_that_jobs_outcome() {
 }
 
 #[test]
-fn a_closure_is_called_anew_for_an_attempt_and_told_which_it_is() {
+fn a_closure_that_is_called_anew_is_told_that_it_has_seen_a_part() {
     let origin = Origin::start(|incoming| match incoming.visit() {
-        1 => Reply::ok("half of").declared_length(20).then_close(),
+        1 => Reply::status(503),
+        2 => Reply::ok("half of").declared_length(20).then_close(),
         _ => Reply::ok("all of it"),
     });
     let calls = std::sync::Arc::new(AtomicUsize::new(0));
@@ -271,7 +272,8 @@ fn a_closure_is_called_anew_for_an_attempt_and_told_which_it_is() {
     let downloader = retrying(|b| b);
     let mut bodies = downloader.fetch_with([Request::new(origin.url("/"))], move |mut body| {
         let call = count.fetch_add(1, Ordering::SeqCst) + 1;
-        assert_eq!(body.report().attempts() as usize, call);
+        assert_eq!(body.report().attempts() as usize, call + 1);
+        assert_eq!(body.is_restart(), call == 2);
         let mut text = String::new();
         std::io::Read::read_to_string(&mut body, &mut text)?;
         Ok(text)
