@@ -28,8 +28,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
 
-use crate::deadline::Deadline;
-use crate::fault::{ErrorKind, Fault};
+use crate::deadline::{Deadline, LONGEST_TIME};
+use crate::fault::{ErrorKind, Fault, Stage};
 use crate::outcome::{Head, Timings};
 use crate::redact::Secrets;
 use crate::request::without_credentials;
@@ -94,9 +94,6 @@ pub(crate) struct Reader {
     pace: Option<Pace>,
 }
 
-/// As good as none, and no clock overflows.
-const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
 /// It has to fit into the output buffer, together with the rest of its line.
 const LONGEST_URL: usize = 60 * 1024;
 
@@ -116,7 +113,7 @@ impl Client {
             idle_connections,
             idle_age,
             local_address,
-            names,
+            mut names,
             mut headers,
             tls,
             addresses,
@@ -139,9 +136,6 @@ impl Client {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
-            .timeout_connect(Some(connect_timeout.min(LONGEST_TIME)))
-            .timeout_per_read(Some(idle_timeout.min(LONGEST_TIME)))
-            .timeout_per_write(Some(idle_timeout.min(LONGEST_TIME)))
             .max_response_header_size(buffers::MAX_HEADER)
             .max_idle_connections(idle_connections)
             .max_idle_connections_per_host(idle_connections)
@@ -151,6 +145,8 @@ impl Client {
             .accept(AutoHeaderValue::None)
             .accept_encoding(AutoHeaderValue::None)
             .build();
+        names.limit = names.limit.min(LONGEST_TIME);
+        names.ttl = names.ttl.min(LONGEST_TIME);
         let tls = tls::config(&tls)?;
         let mut headers_elsewhere = headers.clone();
         redirect::strip_credentials(&mut headers_elsewhere);
@@ -163,9 +159,14 @@ impl Client {
                 names: resolve::Names::new(names),
                 addresses,
                 tls,
-                header_limit: Some(header_timeout.min(LONGEST_TIME)),
+                limits: transport::Limits {
+                    connect: connect_timeout.min(LONGEST_TIME),
+                    idle: idle_timeout.min(LONGEST_TIME),
+                    header: header_timeout.min(LONGEST_TIME),
+                },
             },
-            low_speed,
+            // That nothing comes is as fast as that.
+            low_speed: low_speed.filter(|least| least.bytes > 0),
             headers,
             headers_elsewhere,
             redirects,
@@ -376,8 +377,13 @@ impl Reader {
 
 impl Read for Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() {
+        if buffer.is_empty() || self.ended {
             return Ok(0);
+        }
+        // What is in the buffer comes without a look at the clock.
+        if let Some(deadline) = wire::deadline_passed() {
+            let fault = deadline.fault("while the body was read");
+            return Err(fault.while_at(Stage::Asked).into_io());
         }
         let Some(mut pace) = self.pace else {
             wire::note(|wire| wire.fruitless = 0);

@@ -28,8 +28,8 @@ pub(crate) trait Course: Send + Sync {
     /// Of the whole batch.
     fn deadline(&self) -> Option<Deadline>;
 
-    /// Gives it one; a later call does nothing.
-    fn end_by(&self, deadline: Deadline);
+    /// Gives it one. `false`: it has one, and keeps that.
+    fn end_by(&self, deadline: Deadline) -> bool;
 
     fn is_cancelled(&self) -> bool;
 
@@ -212,6 +212,7 @@ impl Running {
     /// An attempt failed: there is another, or that is the outcome.
     fn fail(self, turn: &mut Turn<'_, Job>, fault: Fault) {
         let now = Instant::now();
+        let fault = self.meaning_of(fault);
         if fault.is_out_of_handles() && self.report.progress.starved < MOST_STARVED {
             return self.wait_for_handles(turn, now + STARVED);
         }
@@ -250,6 +251,18 @@ impl Running {
                 )),
             ),
             Next::Fail => self.end(turn, fault),
+        }
+    }
+
+    /// A batch whose time is over interrupts its jobs. One that began before there was a limit
+    /// does not know why.
+    fn meaning_of(&self, fault: Fault) -> Fault {
+        let over = self.course.deadline().filter(Deadline::has_passed);
+        match over {
+            Some(over) if fault.kind == ErrorKind::Cancelled && !self.course.is_cancelled() => {
+                over.fault("while it was under way").while_at(fault.stage)
+            }
+            _ => fault,
         }
     }
 
@@ -332,6 +345,10 @@ impl Running {
         if turn.post().is_interrupted() {
             return Err(Fault::cancelled());
         }
+        let deadline = Deadline::first(self.report.progress.deadline, self.course.deadline());
+        if let Some(deadline) = deadline.filter(Deadline::has_passed) {
+            return Err(deadline.fault("before it was asked for"));
+        }
         let rules = self.course.rules();
         let host = turn.resident().get_or_init(|| rules.client.host());
         if let Some(pause) = host.closed_for() {
@@ -346,7 +363,7 @@ impl Running {
             headers: &headers,
             has_left: self.chain().has_left_its_origin(),
             post: turn.post(),
-            deadline: Deadline::first(self.report.progress.deadline, self.course.deadline()),
+            deadline,
         };
         let mut timings = self.report.progress.timings;
         let response = rules.client.get(host, &ask, &mut timings);
@@ -357,7 +374,9 @@ impl Running {
                     host.note(&rules.breaker, false);
                 }
             }
+            // Cut short, before or after there was a connection.
             Err(fault) if fault.kind == ErrorKind::Cancelled => {}
+            Err(fault) if fault.kind == ErrorKind::Timeout && fault.stage != Stage::Asked => {}
             _ => host.note(&rules.breaker, true),
         }
         self.report.progress.timings = timings;
