@@ -121,6 +121,11 @@ impl Dialer {
         shaken.map_err(|fault| {
             if wire::is_interrupted() {
                 Fault::cancelled()
+            } else if fault.kind == ErrorKind::Timeout {
+                let limit = self.limits.connect;
+                let detail =
+                    format!("the TLS handshake was not over {limit:?} after connecting began");
+                Fault::new(ErrorKind::Timeout, detail)
             } else {
                 fault
             }

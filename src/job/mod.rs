@@ -218,7 +218,9 @@ impl Running {
         }
         let rules = self.course.rules();
         if fault.kind == ErrorKind::Timeout && fault.stage == Stage::Asked {
-            if let Some(until) = now.checked_add(rules.timeout_grace) {
+            // No time is none: a token that is held comes back by way of the clock.
+            let until = now.checked_add(rules.timeout_grace);
+            if let Some(until) = until.filter(|&until| until > now) {
                 turn.hold(until);
             }
         }
