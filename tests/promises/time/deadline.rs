@@ -122,15 +122,23 @@ fn it_spans_redirects() {
 #[test]
 fn it_spans_retries_and_their_pauses() {
     let origin = Origin::start(|_| Reply::status(503));
-    let pause = LIMIT / 4;
-    let downloader = with(|b| b.retry(RetryPolicy::new().retries(1000).base(pause).cap(pause)));
+    let pausing = |pause: Duration| {
+        let retry = RetryPolicy::new().retries(10_000).base(pause).cap(pause);
+        with(|b| b.retry(retry.total_pause(Duration::MAX)))
+    };
+    // It is over in a pause or in an attempt.
     let begun = Instant::now();
-    let error = downloader.fetch(limited(origin.url("/"))).unwrap_err();
+    let request = limited(origin.url("/often"));
+    let error = pausing(DRIP).fetch(request).unwrap_err();
     assert!(begun.elapsed() < LIMIT + ROOM, "{error}");
-    // It has failed for this reason, and before its time: there is none for another attempt.
+    assert!(origin.stats().requests.total < 10_000);
+    // Before its time, as there is none for another attempt.
+    let request = limited(origin.url("/once"));
+    let error = pausing(10 * ROOM).fetch(request).unwrap_err();
+    assert!(begun.elapsed() < 2 * ROOM, "{error}");
     assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
     says(&error.to_string(), &["no time for another attempt"]);
-    assert!(origin.stats().requests.total < 1000);
+    assert_eq!(error.report().unwrap().attempts(), 1);
 }
 
 #[test]
