@@ -149,19 +149,20 @@ fn a_closure_that_reads_slowly_is_not_interrupted_but_its_reads_fail() {
         let after = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&after);
         let downloader = once();
-        let mut batch = downloader.fetch_with([limited(origin.url("/"))], move |mut body| {
-            loop {
-                match body.read(&mut [0; 8]) {
-                    Ok(_) => std::thread::sleep(DRIP),
-                    Err(error) => {
-                        counted.fetch_add(1, Ordering::SeqCst);
-                        return Err(error);
+        let mut batch = downloader.fetch_with(
+            [limited(origin.url("/"))],
+            move |mut body| -> std::io::Result<()> {
+                loop {
+                    match body.read_exact(&mut [0; 8]) {
+                        Ok(()) => std::thread::sleep(DRIP),
+                        Err(error) => {
+                            counted.fetch_add(1, Ordering::SeqCst);
+                            return Err(error);
+                        }
                     }
                 }
-            }
-            #[allow(unreachable_code)]
-            Ok(())
-        });
+            },
+        );
         let text = late(|| batch.next().unwrap());
         says(&text, &["whole job", "200ms", "while the body was read"]);
         assert_eq!(after.load(Ordering::SeqCst), 1);

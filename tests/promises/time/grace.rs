@@ -13,9 +13,11 @@ fn origin() -> Origin {
     })
 }
 
+type Limited = fn(Builder) -> Builder;
+
 /// By each limit that a server can be given up for.
 fn given_up(origin: &Origin, grace: Duration, check: impl Fn(&fetchpool::Downloader)) {
-    let limits: [(&str, fn(Builder) -> Builder); 5] = [
+    let limits: [(&str, Limited); 5] = [
         ("/silent", |b| b.timeout(Some(LIMIT))),
         ("/silent", |b| b.idle_timeout(LIMIT)),
         ("/silent", |b| b.header_timeout(LIMIT)),
