@@ -11,6 +11,7 @@ use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
+use crate::deadline::LONGEST_TIME;
 use crate::downloader::Downloader;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -565,7 +566,7 @@ impl Builder {
                 breaker: host_breaker,
                 timeout,
                 queue_timeout,
-                timeout_grace,
+                timeout_grace: timeout_grace.min(LONGEST_TIME),
             }),
             unread: unread.unwrap_or_else(|| workers.saturating_mul(non_zero(2))),
             window: window.get() as u64,

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::fault::{ErrorKind, Fault};
 
+/// As good as none, and no clock overflows.
+pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// A time by which something is over, whatever it is at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {

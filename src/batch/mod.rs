@@ -134,6 +134,7 @@ impl<I, T> Batch<I, T> {
 
     /// Ends the batch by then, from now: what it has left comes out as
     /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), and the rest of its input is not read.
+    /// A second call does nothing.
     ///
     /// ```no_run
     /// use std::time::Duration;

@@ -37,7 +37,7 @@ impl<T> Outcomes<T> {
     }
 
     /// Ends what is there by then, from now, as [`Batch::timeout`](crate::Batch::timeout) does.
-    /// What is pushed later comes out so as well.
+    /// What is pushed later comes out so as well. A second call does nothing.
     pub fn timeout(self, limit: Duration) -> Self {
         self.end_after(limit);
         self
@@ -45,8 +45,7 @@ impl<T> Outcomes<T> {
 
     pub(super) fn end_after(&self, limit: Duration) {
         let deadline = Deadline::of_batch(Instant::now(), limit);
-        if let Some(deadline) = deadline {
-            self.intake.course.end_by(deadline);
+        if let Some(deadline) = deadline.filter(|&one| self.intake.course.end_by(one)) {
             self.intake.ticket.end_at(deadline.at);
         }
     }

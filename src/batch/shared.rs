@@ -58,8 +58,8 @@ impl<S: Sink> Course for Shared<S> {
         self.deadline.get().copied()
     }
 
-    fn end_by(&self, deadline: Deadline) {
-        let _ = self.deadline.set(deadline);
+    fn end_by(&self, deadline: Deadline) -> bool {
+        self.deadline.set(deadline).is_ok()
     }
 
     fn is_cancelled(&self) -> bool {

@@ -51,7 +51,14 @@ impl Dial {
             None if wire::is_interrupted() => Err(Fault::cancelled()),
             None => Err(match last {
                 Some((address, error)) => cannot_connect(address, error, addresses.len(), limit),
-                None => Fault::new(ErrorKind::Dns, "the host's name has no address"),
+                None => match addresses.first() {
+                    // There was no time for any.
+                    Some(&first) => {
+                        let error = io::ErrorKind::TimedOut.into();
+                        cannot_connect(first, error, addresses.len(), limit)
+                    }
+                    None => Fault::new(ErrorKind::Dns, "the host's name has no address"),
+                },
             }),
         }
     }

@@ -35,6 +35,10 @@ pub(super) struct Line {
     // What the socket is set to, so that it is set only when that changes.
     read_limit: Option<Duration>,
     write_limit: Option<Duration>,
+    /// Of the two the one that was in force last.
+    last_limit: Option<Duration>,
+    /// How long a single read or write may wait.
+    idle: Option<Duration>,
     /// Reads and writes are to end by then, however many there are.
     until: Option<Instant>,
 }
@@ -51,6 +55,8 @@ impl Line {
             peer,
             read_limit: None,
             write_limit: None,
+            last_limit: None,
+            idle: None,
             until: None,
         })
     }
@@ -69,40 +75,46 @@ impl Line {
         wire::waits_on(Weak::<Shared>::new());
     }
 
-    /// How long a read may wait.
-    pub(super) fn read_limit(&self) -> Duration {
-        self.read_limit.unwrap_or(Duration::MAX)
+    /// For how long the last read or write was to wait at most.
+    pub(super) fn last_limit(&self) -> Duration {
+        self.last_limit.unwrap_or(Duration::MAX)
     }
 
-    pub(super) fn limit_reads(&mut self, limit: Option<Duration>) -> io::Result<()> {
+    fn limit_reads(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let limit = limit.map(at_least_a_moment);
         if !is_about(self.read_limit, limit) {
             self.socket.0.set_read_timeout(limit)?;
             self.read_limit = limit;
         }
+        self.last_limit = self.read_limit;
         Ok(())
     }
 
-    pub(super) fn limit_writes(&mut self, limit: Option<Duration>) -> io::Result<()> {
+    fn limit_writes(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let limit = limit.map(at_least_a_moment);
         if !is_about(self.write_limit, limit) {
             self.socket.0.set_write_timeout(limit)?;
             self.write_limit = limit;
         }
+        self.last_limit = self.write_limit;
         Ok(())
     }
 
-    /// All that is read and written from now on has to be over by then.
-    pub(super) fn limit_all(&mut self, until: Option<Instant>) {
+    /// From now on no read and no write waits for longer than `idle`, and all are over by
+    /// `until`: one of TLS is many of the socket's where the peer sends a byte at a time.
+    pub(super) fn limit(&mut self, idle: Option<Duration>, until: Option<Instant>) {
+        self.idle = idle;
         self.until = until;
     }
 
+    /// How long the next read or write may wait.
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
-        match self.until.map(left) {
-            Some(left) if left.is_zero() => Err(io::ErrorKind::TimedOut.into()),
-            left => Ok(left),
+        let left = self.idle.into_iter().chain(self.until.map(left)).min();
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
         }
+        Ok(left)
     }
 
     /// Nothing has arrived, not even an end: what an idle connection must look like.
@@ -137,18 +149,14 @@ impl Line {
 
 impl Read for Line {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(left) = self.left()? {
-            self.limit_reads(Some(left))?;
-        }
+        self.limit_reads(self.left()?)?;
         self.retrying_interrupts(self.read_limit, |mut socket| socket.read(buffer))
     }
 }
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(left) = self.left()? {
-            self.limit_writes(Some(left))?;
-        }
+        self.limit_writes(self.left()?)?;
         self.retrying_interrupts(self.write_limit, |mut socket| socket.write(bytes))
     }
 
@@ -162,8 +170,14 @@ impl Write for Line {
 const SLACK: Duration = Duration::from_millis(200);
 
 /// The slack of a limit: of a short one an eighth.
-pub(super) fn slack(limit: Duration) -> Duration {
+fn slack(limit: Duration) -> Duration {
     SLACK.min(limit / 8)
+}
+
+/// How much too early a read that was set to wait for so long may have given up: an eighth of
+/// what was meant, which is a seventh of what is set, and what the clock's grain is.
+pub(super) fn too_early(set: Duration) -> Duration {
+    SLACK.min(set / 7) + Duration::from_millis(1)
 }
 
 fn is_about(set: Option<Duration>, meant: Option<Duration>) -> bool {

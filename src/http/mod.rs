@@ -28,8 +28,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
 
-use crate::deadline::Deadline;
-use crate::fault::{ErrorKind, Fault};
+use crate::deadline::{Deadline, LONGEST_TIME};
+use crate::fault::{ErrorKind, Fault, Stage};
 use crate::outcome::{Head, Timings};
 use crate::redact::Secrets;
 use crate::request::without_credentials;
@@ -96,9 +96,6 @@ pub(crate) struct Reader {
     lease: Option<Lease>,
 }
 
-/// As good as none, and no clock overflows.
-const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
 /// It has to fit into the output buffer, together with the rest of its line.
 const LONGEST_URL: usize = 60 * 1024;
 
@@ -117,7 +114,7 @@ impl Client {
             low_speed,
             idle_age,
             local_address,
-            names,
+            mut names,
             mut headers,
             tls,
             addresses,
@@ -140,9 +137,6 @@ impl Client {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
-            .timeout_connect(Some(connect_timeout.min(LONGEST_TIME)))
-            .timeout_per_read(Some(idle_timeout.min(LONGEST_TIME)))
-            .timeout_per_write(Some(idle_timeout.min(LONGEST_TIME)))
             .max_response_header_size(buffers::MAX_HEADER)
             // Each agent is used by one job at a time.
             .max_idle_connections(1)
@@ -153,6 +147,8 @@ impl Client {
             .accept(AutoHeaderValue::None)
             .accept_encoding(AutoHeaderValue::None)
             .build();
+        names.limit = names.limit.min(LONGEST_TIME);
+        names.ttl = names.ttl.min(LONGEST_TIME);
         let tls = tls::config(&tls)?;
         let mut headers_elsewhere = headers.clone();
         redirect::strip_credentials(&mut headers_elsewhere);
@@ -165,9 +161,14 @@ impl Client {
                 names: resolve::Names::new(names),
                 addresses,
                 tls,
-                header_limit: Some(header_timeout.min(LONGEST_TIME)),
+                limits: transport::Limits {
+                    connect: connect_timeout.min(LONGEST_TIME),
+                    idle: idle_timeout.min(LONGEST_TIME),
+                    header: header_timeout.min(LONGEST_TIME),
+                },
             },
-            low_speed,
+            // That nothing comes is as fast as that.
+            low_speed: low_speed.filter(|least| least.bytes > 0),
             headers,
             headers_elsewhere,
             redirects,
@@ -377,8 +378,13 @@ impl Reader {
 
 impl Read for Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() {
+        if buffer.is_empty() || self.ended {
             return Ok(0);
+        }
+        // What is in the buffer comes without a look at the clock.
+        if let Some(deadline) = wire::deadline_passed() {
+            let fault = deadline.fault("while the body was read");
+            return Err(fault.while_at(Stage::Asked).into_io());
         }
         let Some(mut pace) = self.pace else {
             wire::note(|wire| wire.fruitless = 0);

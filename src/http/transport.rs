@@ -13,7 +13,7 @@ use super::address;
 use super::buffers::{self, Lent};
 use super::dial::Dial;
 use super::faults::into_ureq;
-use super::line::{Line, slack};
+use super::line::{Line, too_early};
 use super::resolve::Names;
 use super::tls::Tls;
 use super::wire::{self, Reached};
@@ -31,7 +31,18 @@ pub(super) struct Dialer {
     pub(super) names: Names,
     pub(super) addresses: address::Policy,
     pub(super) tls: Arc<ClientConfig>,
-    pub(super) header_limit: Option<Duration>,
+    pub(super) limits: Limits,
+}
+
+/// How long what may take. Not ureq's limits, for which none and a second are the same: zero.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A connection, its TLS handshake included.
+    pub(super) connect: Duration,
+    /// A read or a write.
+    pub(super) idle: Duration,
+    /// A response's header.
+    pub(super) header: Duration,
 }
 
 impl fmt::Debug for Dialer {
@@ -51,11 +62,14 @@ impl Connector<()> for Dialer {
         let dialled = self
             .dial(details)
             .map_err(|fault| match wire::deadline_passed() {
-                Some(deadline) if fault.kind == ErrorKind::Timeout => {
+                Some(deadline)
+                    if matches!(fault.kind, ErrorKind::Timeout | ErrorKind::Cancelled) =>
+                {
                     deadline.fault("before there was a connection")
                 }
-                _ => fault.while_at(Stage::Connecting),
+                _ => fault,
             });
+        let dialled = dialled.map_err(|fault| fault.while_at(Stage::Connecting));
         dialled.map(Some).map_err(into_ureq)
     }
 }
@@ -63,9 +77,9 @@ impl Connector<()> for Dialer {
 impl Dialer {
     fn dial(&self, details: &ConnectionDetails<'_>) -> Result<Connection, Fault> {
         let start = Instant::now();
-        let limit = details.timeout.not_zero().map(|limit| *limit);
+        let limit = self.limits.connect;
         let deadline = wire::note(|wire| wire.deadline);
-        let until = limit.and_then(|limit| start.checked_add(limit));
+        let until = start.checked_add(limit);
         let until = until
             .into_iter()
             .chain(deadline.map(|deadline| deadline.at))
@@ -74,7 +88,7 @@ impl Dialer {
         let addresses = self.addresses.allowed(addresses)?;
         let host = details.uri.host().unwrap_or_default();
         let verdicts = self.names.verdicts(host);
-        let connected = self.dial.connect(&addresses, until, limit, &verdicts);
+        let connected = self.dial.connect(&addresses, until, Some(limit), &verdicts);
         let now = Instant::now();
         wire::note(|wire| wire.connect += now - start);
         let mut line = connected?;
@@ -90,7 +104,7 @@ impl Dialer {
             tls,
             buffers: Lent::default(),
             state: State::New,
-            header_limit: self.header_limit,
+            limits: self.limits,
         })
     }
 
@@ -100,14 +114,18 @@ impl Dialer {
         line: &mut Line,
         until: Option<Instant>,
     ) -> Result<Tls, Fault> {
-        line.limit_all(until);
+        line.limit(None, until);
         let host = details.uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let shaken = Tls::connect(&self.tls, host, line);
-        line.limit_all(None);
         shaken.map_err(|fault| {
             if wire::is_interrupted() {
                 Fault::cancelled()
+            } else if fault.kind == ErrorKind::Timeout {
+                let limit = self.limits.connect;
+                let detail =
+                    format!("the TLS handshake was not over {limit:?} after connecting began");
+                Fault::new(ErrorKind::Timeout, detail)
             } else {
                 fault
             }
@@ -130,8 +148,7 @@ pub(super) struct Connection {
     tls: Option<Tls>,
     buffers: Lent,
     state: State,
-    /// How long a response's header may take.
-    header_limit: Option<Duration>,
+    limits: Limits,
 }
 
 impl fmt::Debug for Connection {
@@ -153,9 +170,14 @@ impl Connection {
         }
     }
 
-    fn write(&mut self, amount: usize, timeout: NextTimeout) -> io::Result<()> {
-        self.line
-            .limit_writes(left(timeout.for_write().not_zero().map(|limit| *limit))?)?;
+    /// What is read and written from now on has to keep to the limits of the hop.
+    fn limit(&mut self) {
+        let until = wire::note(|wire| wire.next_limit()).map(|(at, _)| at);
+        self.line.limit(Some(self.limits.idle), until);
+    }
+
+    fn write(&mut self, amount: usize) -> io::Result<()> {
+        self.limit();
         let output = &self.buffers.output()[..amount];
         match &mut self.tls {
             Some(tls) => tls.write_all(&mut self.line, output),
@@ -163,9 +185,8 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, timeout: NextTimeout) -> io::Result<usize> {
-        self.line
-            .limit_reads(left(timeout.for_read().not_zero().map(|limit| *limit))?)?;
+    fn read(&mut self) -> io::Result<usize> {
+        self.limit();
         let input = self.buffers.input_append_buf();
         if input.is_empty() {
             // Else the zero bytes that fit would be taken for the end.
@@ -182,9 +203,9 @@ impl Connection {
 
     /// Not `Io`: ureq takes an `UnexpectedEof` or a reset for the end of a body that is delimited
     /// by the connection's end, and so a cut body for a whole one.
-    fn fault_of(&self, error: io::Error, idle: NextTimeout) -> Fault {
+    fn fault_of(&self, error: io::Error) -> Fault {
         if wire::is_interrupted() {
-            return Fault::cancelled();
+            return interrupted();
         }
         let error = match &self.tls {
             Some(tls) => match tls.fault_of(error) {
@@ -194,7 +215,7 @@ impl Connection {
             None => error,
         };
         match error.kind() {
-            io::ErrorKind::TimedOut => late(idle, self.line.read_limit()),
+            io::ErrorKind::TimedOut => late(self.limits.idle, self.line.last_limit()),
             io::ErrorKind::UnexpectedEof => {
                 Fault::with_source(ErrorKind::Truncated, "the connection was cut", error)
             }
@@ -208,26 +229,25 @@ impl Connection {
     }
 }
 
-/// What is left of the idle time limit and of the others. An error where nothing is.
-fn left(idle: Option<Duration>) -> io::Result<Option<Duration>> {
-    let Some((at, _)) = wire::note(|wire| wire.next_limit()) else {
-        return Ok(idle);
+/// What an interruption means: the batch was cancelled, or its time is over.
+fn interrupted() -> Fault {
+    let fault = match wire::deadline_passed() {
+        Some(deadline) => deadline.fault(wire::note(|wire| wire.doing())),
+        None => Fault::cancelled(),
     };
-    let left = at.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    Ok(Some(idle.map_or(left, |idle| idle.min(left))))
+    fault.while_at(Stage::Asked)
 }
 
 /// Which of the limits it was that a read or write has reached, on a line that was set to end
 /// about then.
-fn late(idle: NextTimeout, set: Duration) -> Fault {
+fn late(idle: Duration, set: Duration) -> Fault {
     let (next, doing) = wire::note(|wire| (wire.next_limit(), wire.doing()));
     let now = Instant::now();
-    let reached = next.filter(|&(at, _)| at <= now + slack(set));
+    let reached = next.filter(|&(at, _)| at <= now + too_early(set));
     let detail = match reached {
-        Some((_, Reached::Deadline(deadline))) => return deadline.fault(doing),
+        Some((_, Reached::Deadline(deadline))) => {
+            return deadline.fault(doing).while_at(Stage::Asked);
+        }
         Some((_, Reached::Header(time))) => {
             format!("the response's header was not whole {time:?} after the request")
         }
@@ -235,13 +255,7 @@ fn late(idle: NextTimeout, set: Duration) -> Fault {
             format!("the body came slower than the lowest speed allowed, over {time:?}")
         }
         Some((_, Reached::Drain(time))) => format!("not at its end within {time:?}"),
-        None => {
-            let idle = idle
-                .for_read()
-                .not_zero()
-                .map_or(Duration::MAX, |limit| *limit);
-            format!("nothing moved for {idle:?} {doing}")
-        }
+        None => format!("nothing moved for {idle:?} {doing}"),
     };
     Fault::new(ErrorKind::Timeout, detail).while_at(Stage::Asked)
 }
@@ -251,27 +265,27 @@ impl Transport for Connection {
         &mut self.buffers
     }
 
-    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+    fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), ureq::Error> {
         self.begin();
         if wire::is_interrupted() {
-            return Err(into_ureq(Fault::cancelled()));
+            return Err(into_ureq(interrupted()));
         }
-        let written = self.write(amount, timeout);
+        let written = self.write(amount);
         wire::note(|wire| {
             wire.sent = Some(Instant::now());
-            wire.header = self.header_limit.and_then(wire::Limit::of);
+            wire.header = wire::Limit::of(self.limits.header);
         });
-        written.map_err(|error| into_ureq(self.fault_of(error, timeout)))
+        written.map_err(|error| into_ureq(self.fault_of(error)))
     }
 
-    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+    fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
         let amount = self
-            .read(timeout)
-            .map_err(|error| into_ureq(self.fault_of(error, timeout)))?;
+            .read()
+            .map_err(|error| into_ureq(self.fault_of(error)))?;
         if amount == 0 && wire::is_interrupted() {
             // An interrupted read ends as if the server had closed; a body that is delimited
             // by that would pass for whole.
-            return Err(into_ureq(Fault::cancelled()));
+            return Err(into_ureq(interrupted()));
         }
         let fruitless = wire::note(|wire| {
             if amount > 0 && wire.answered.is_none() {

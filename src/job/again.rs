@@ -41,12 +41,15 @@ impl Running {
     /// An attempt failed: there is another, or that is the outcome.
     pub(super) fn fail(self, turn: &mut Turn<'_, Job>, fault: Fault) {
         let now = Instant::now();
+        let fault = self.meaning_of(fault);
         if fault.is_out_of_handles() && self.report.progress.starved < MOST_STARVED {
             return self.wait_for_handles(turn, now + STARVED);
         }
         let rules = self.course.rules();
         if fault.kind == ErrorKind::Timeout && fault.stage == Stage::Asked {
-            if let Some(until) = now.checked_add(rules.timeout_grace) {
+            // No time is none: a token that is held comes back by way of the clock.
+            let until = now.checked_add(rules.timeout_grace);
+            if let Some(until) = until.filter(|&until| until > now) {
                 turn.hold(until);
             }
         }
@@ -80,6 +83,18 @@ impl Running {
                 )),
             ),
             Next::Fail => self.end(turn, fault),
+        }
+    }
+
+    /// A batch whose time is over interrupts its jobs. One that began before there was a limit
+    /// does not know why.
+    fn meaning_of(&self, fault: Fault) -> Fault {
+        let over = self.course.deadline().filter(Deadline::has_passed);
+        match over {
+            Some(over) if fault.kind == ErrorKind::Cancelled && !self.course.is_cancelled() => {
+                over.fault("while it was under way").while_at(fault.stage)
+            }
+            _ => fault,
         }
     }
 

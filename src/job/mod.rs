@@ -26,8 +26,8 @@ pub(crate) trait Course: Send + Sync {
     /// Of the whole batch.
     fn deadline(&self) -> Option<Deadline>;
 
-    /// Gives it one; a later call does nothing.
-    fn end_by(&self, deadline: Deadline);
+    /// Gives it one. `false`: it has one, and keeps that.
+    fn end_by(&self, deadline: Deadline) -> bool;
 
     fn is_cancelled(&self) -> bool;
 

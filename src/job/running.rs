@@ -93,6 +93,10 @@ impl Running {
         if turn.post().is_interrupted() {
             return Err(Fault::cancelled());
         }
+        let deadline = Deadline::first(self.report.progress.deadline, self.course.deadline());
+        if let Some(deadline) = deadline.filter(Deadline::has_passed) {
+            return Err(deadline.fault("before it was asked for"));
+        }
         let rules = self.course.rules();
         let host = turn.resident().get_or_init(Arc::default);
         if let Some(pause) = host.closed_for() {
@@ -107,7 +111,7 @@ impl Running {
             headers: &headers,
             has_left: self.chain().has_left_its_origin(),
             post: turn.post(),
-            deadline: Deadline::first(self.report.progress.deadline, self.course.deadline()),
+            deadline,
         };
         let mut timings = self.report.progress.timings;
         let response = rules.client.get(host, &ask, &mut timings);
@@ -118,7 +122,9 @@ impl Running {
                     host.note(&rules.breaker, false);
                 }
             }
+            // Cut short, before or after there was a connection.
             Err(fault) if fault.kind == ErrorKind::Cancelled => {}
+            Err(fault) if fault.kind == ErrorKind::Timeout && fault.stage != Stage::Asked => {}
             _ => host.note(&rules.breaker, true),
         }
         self.report.progress.timings = timings;

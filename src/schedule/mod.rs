@@ -392,6 +392,14 @@ impl<W: Work> Shared<W> {
         while state.stopped.is_none() {
             state.tick();
             self.settle(&mut state);
+            let over = std::mem::take(&mut state.over);
+            if !over.is_empty() {
+                MutexGuard::unlocked(&mut state, || {
+                    for post in &self.posts {
+                        post.interrupt(|batch| over.contains(&batch));
+                    }
+                });
+            }
             match state.clock.next() {
                 // Set meanwhile, or due already: look again.
                 Some(at) if at <= state.clock.now() => {}

@@ -108,6 +108,8 @@ pub(super) struct State<W: Work> {
     pub(super) may_start: usize,
     pub(super) stopped: Option<Ended>,
     pub(super) effects: Vec<Effect<W>>,
+    /// Batches whose time is over, and whose running jobs are still to be interrupted.
+    pub(super) over: Vec<BatchId>,
 }
 
 impl<W: Work> State<W> {
@@ -134,6 +136,7 @@ impl<W: Work> State<W> {
             started: 0,
             stopped: None,
             effects: Vec::new(),
+            over: Vec::new(),
         }
     }
 }

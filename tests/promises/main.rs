@@ -22,6 +22,7 @@ mod save;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
+mod time;
 mod tls;
 
 use std::num::NonZeroUsize;

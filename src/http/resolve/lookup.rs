@@ -123,7 +123,10 @@ impl Lookups {
                 continue;
             }
             if wire::is_interrupted() {
-                return Err(Fault::cancelled());
+                return Err(match wire::deadline_passed() {
+                    Some(whole) => whole.fault("while the host's name was looked up"),
+                    None => Fault::cancelled(),
+                });
             }
             self.shared.answered.wait_until(&mut state, until);
         }

@@ -9,7 +9,10 @@ impl<W: Work> State<W> {
             match event {
                 Event::Wake(job) => self.wake_job(job),
                 Event::Late(job) => self.end_late(job),
-                Event::Over(batch) => self.cancel(batch, Ended::Late),
+                Event::Over(batch) => {
+                    self.cancel(batch, Ended::Late);
+                    self.over.push(batch);
+                }
                 Event::Open(budget) => self.open_gate(budget),
                 Event::Release(budget) => self.release_held(budget),
                 Event::Expire => self.expire(),
