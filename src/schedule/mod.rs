@@ -401,6 +401,8 @@ impl<W: Work> Shared<W> {
                 });
             }
             match state.clock.next() {
+                // Stopped while that had let go of the lock: nobody is going to wake us.
+                _ if state.stopped.is_some() => {}
                 // Set meanwhile, or due already: look again.
                 Some(at) if at <= state.clock.now() => {}
                 Some(at) => {
