@@ -92,7 +92,7 @@ impl Lookups {
         let until = begun + self.settings.limit;
         let until = whole.map_or(until, |whole| until.min(whole.at));
         let mut state = self.shared.state.lock();
-        let mut asked = false;
+        let mut is_waited_on = false;
         loop {
             let now = Instant::now();
             match state.cache.look(&name, now) {
@@ -112,9 +112,11 @@ impl Lookups {
                 }
                 Answer::Unknown => {}
             }
-            if !asked {
-                asked = true;
-                self.ask(&mut state, name.clone());
+            // Again where the answer was forgotten before we saw it, as other names' took its place
+            // or the cache was flushed.
+            self.ask(&mut state, name.clone());
+            if !is_waited_on {
+                is_waited_on = true;
                 // Outside the lock: an interruption takes it.
                 parking_lot::MutexGuard::unlocked(&mut state, || {
                     let shared = Arc::clone(&self.shared) as Arc<dyn Interrupt>;
