@@ -39,9 +39,8 @@ const DEFAULT_TIMEOUT_GRACE: Duration = Duration::from_secs(2);
 const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_DNS_TTL: Duration = Duration::from_secs(60);
 const DEFAULT_MAX_BODY: u64 = 64 * 1024 * 1024;
-/// How long idle connections are kept: less than the time after which common servers close
-/// them (Apache's 5 s aside).
-const IDLE_AGE: Duration = Duration::from_secs(15);
+/// Less than the time after which common servers close idle connections (Apache's 5 s aside).
+const DEFAULT_IDLE_AGE: Duration = Duration::from_secs(15);
 /// How many hosts' idle connections are kept, so that file handles are left.
 const IDLE_HOSTS: usize = 64;
 
@@ -68,6 +67,7 @@ pub struct Builder {
     unread: Option<NonZeroUsize>,
     connect_timeout: Duration,
     idle_timeout: Duration,
+    idle_age: Duration,
     header_timeout: Duration,
     low_speed: Option<LowSpeed>,
     timeout: Option<Duration>,
@@ -115,6 +115,7 @@ impl Builder {
             unread: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            idle_age: DEFAULT_IDLE_AGE,
             header_timeout: DEFAULT_HEADER_TIMEOUT,
             low_speed: None,
             timeout: None,
@@ -205,6 +206,25 @@ impl Builder {
     /// How long a server may be silent, before its response and within. The default is 30 s.
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = limit;
+        self
+    }
+
+    /// How long a connection that nothing uses is kept, also to a host that is not asked again.
+    /// The default is 15 s.
+    ///
+    /// Longer than the server keeps it is of no use: such a connection is found to be closed, and
+    /// another is made.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let polls_each_minute = fetchpool::Downloader::builder()
+    ///     .idle_age(Duration::from_secs(90))
+    ///     .build()?;
+    /// # Ok::<(), fetchpool::Error>(())
+    /// ```
+    pub fn idle_age(mut self, age: Duration) -> Self {
+        self.idle_age = age;
         self
     }
 
@@ -509,6 +529,7 @@ impl Builder {
             unread,
             connect_timeout,
             idle_timeout,
+            idle_age,
             header_timeout,
             low_speed,
             timeout,
@@ -540,7 +561,7 @@ impl Builder {
             idle_timeout,
             header_timeout,
             low_speed,
-            idle_age: IDLE_AGE,
+            idle_age,
             local_address,
             names,
             headers,
@@ -554,7 +575,7 @@ impl Builder {
         let scheduler_limits = Limits {
             workers,
             per_host,
-            idle_age: IDLE_AGE,
+            idle_age,
             idle_entries: IDLE_HOSTS,
         };
         Ok(Downloader::of(Engine {

@@ -25,6 +25,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use parking_lot::Mutex;
 use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
 
@@ -79,7 +80,13 @@ pub(crate) struct Client {
     headers_elsewhere: HeaderMap,
     redirects: redirect::Policy,
     secrets: Secrets,
+    /// When all hosts' idle connections were last closed for want of handles.
+    shed: Mutex<Option<Instant>>,
 }
+
+/// How often that is done at most. Each job that finds no handle asks for it, and it takes a time
+/// for each host: thousands of jobs to thousands of hosts would do nothing else.
+const SHED_EVERY: Duration = Duration::from_millis(20);
 
 /// A response whose body is still on the wire.
 pub(crate) struct Response {
@@ -173,7 +180,20 @@ impl Client {
             headers_elsewhere,
             redirects,
             secrets,
+            shed: Mutex::default(),
         })
+    }
+
+    /// Whether somebody who finds no file handle is to close the hosts' idle connections, as
+    /// nobody has just now.
+    pub(crate) fn may_shed(&self) -> bool {
+        let mut shed = self.shed.lock();
+        let now = Instant::now();
+        let is_due = shed.is_none_or(|shed| now.duration_since(shed) >= SHED_EVERY);
+        if is_due {
+            *shed = Some(now);
+        }
+        is_due
     }
 
     /// One for one connection.
@@ -332,6 +352,11 @@ fn is_length_known(parts: &http::response::Parts) -> Result<bool, Fault> {
                 StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
             ));
     };
+    // What was meant for another response, perhaps (RFC 9112, section 6.3).
+    if parts.headers.contains_key(CONTENT_LENGTH) {
+        let detail = "the body has both a length and a transfer coding";
+        return Err(Fault::new(ErrorKind::Protocol, detail));
+    }
     let coding = coding.to_str().unwrap_or_default().trim();
     if coding.eq_ignore_ascii_case("identity") {
         return Ok(false);

@@ -14,6 +14,7 @@ use crate::schedule::{Key, Turn};
 /// it is not the connections that are about to end which hold them.
 const STARVED: Duration = Duration::from_millis(100);
 const MOST_STARVED: u32 = 100;
+pub(super) const RAISE_LIMIT: &str = "raise the limit on open files (`ulimit -n`)";
 
 impl Running {
     /// The attempt does not count, unless it has begun with other hops than this.
@@ -41,9 +42,12 @@ impl Running {
     /// An attempt failed: there is another, or that is the outcome.
     pub(super) fn fail(self, turn: &mut Turn<'_, Job>, fault: Fault) {
         let now = Instant::now();
-        let fault = self.meaning_of(fault);
-        if fault.is_out_of_handles() && self.report.progress.starved < MOST_STARVED {
-            return self.wait_for_handles(turn, now + STARVED);
+        let mut fault = self.meaning_of(fault);
+        if fault.is_out_of_handles() {
+            if self.report.progress.starved < MOST_STARVED {
+                return self.wait_for_handles(turn, now + STARVED);
+            }
+            fault = fault.and(format_args!("{RAISE_LIMIT}"));
         }
         let rules = self.course.rules();
         if fault.kind == ErrorKind::Timeout && fault.stage == Stage::Asked {
@@ -125,9 +129,11 @@ impl Running {
     /// Idle connections are closed, and the job comes again when some of the others are through.
     fn wait_for_handles(mut self, turn: &mut Turn<'_, Job>, at: Instant) {
         self.report.progress.starved += 1;
-        for host in turn.residents() {
-            if let Some(host) = host.get() {
-                host.shed();
+        if self.course.rules().client.may_shed() {
+            for host in turn.residents() {
+                if let Some(host) = host.get() {
+                    host.shed();
+                }
             }
         }
         self.has_not_tried();

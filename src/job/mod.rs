@@ -16,6 +16,7 @@ use crate::outcome::{Progress, Report};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
+use again::RAISE_LIMIT;
 pub(crate) use resume::read_body;
 use running::Running;
 
@@ -116,7 +117,13 @@ impl Job {
         };
         let deadline = Deadline::first(self.deadline(), self.course.deadline());
         match (deadline, self.course.rules().queue_timeout) {
-            (Some(deadline), _) if deadline.has_passed() => deadline.fault(doing),
+            (Some(deadline), _) if deadline.has_passed() => {
+                let fault = deadline.fault(doing);
+                match self.begun.as_ref().is_some_and(|begun| begun.starved > 0) {
+                    true => fault.and(format_args!("there were no file handles: {RAISE_LIMIT}")),
+                    false => fault,
+                }
+            }
             (_, Some(limit)) if self.queued_until().is_some_and(|at| at <= Instant::now()) => {
                 let detail = format!("its turn did not come within {limit:?}");
                 Fault::new(ErrorKind::Timeout, detail)
