@@ -1,6 +1,8 @@
 //! The caller's code may panic: its job has an outcome, and nothing is lost.
 
-use fetchpool::{Body, ErrorKind, Request};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fetchpool::{Body, ErrorKind, Request, Resolve, RetryPolicy};
 
 use crate::support::{Origin, Reply};
 use crate::{n, once, with};
@@ -125,4 +127,125 @@ fn a_tag_or_a_panic_that_panics_when_dropped_loses_no_outcome() {
             .count(),
         3
     );
+}
+
+/// What the scene of a panic of somebody's code is to leave: every token, and a pool that goes on.
+fn assert_well(downloader: &fetchpool::Downloader, url: &str) {
+    let permits: Vec<_> = (0..6).map(|_| downloader.try_permit(url)).collect();
+    let had = permits.iter().flatten().flatten().count();
+    assert_eq!(had, 6, "tokens");
+}
+
+#[test]
+fn a_panic_of_the_retry_policy_is_that_jobs_outcome() {
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/sorry" => Reply::status(500),
+        _ => Reply::ok("x"),
+    });
+    let policy = RetryPolicy::new().decide(|failure| panic!("{}", failure.url().path()));
+    let downloader = with(|b| b.retry(policy));
+    let urls = (0..60).map(|i| origin.url(if i % 2 == 0 { "/sorry" } else { "/" }));
+    let (mut fetched, mut panicked) = (0, 0);
+    for page in downloader.fetch_all(urls) {
+        match page.map_err(|error| (error.kind(), error.to_string())) {
+            Ok(_) => fetched += 1,
+            Err((ErrorKind::Panicked, text)) => {
+                assert!(text.contains("/sorry"), "{text}");
+                panicked += 1;
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((fetched, panicked), (30, 30));
+    assert_well(&downloader, &origin.url("/"));
+}
+
+#[test]
+fn a_panic_of_a_resolver_or_a_policy_loses_no_token_and_no_worker() {
+    struct Panics;
+    impl Resolve for Panics {
+        fn resolve(&self, host: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
+            panic!("{host}")
+        }
+    }
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/away" => Reply::redirect(302, "/there"),
+        _ => Reply::ok("x"),
+    });
+    let downloader = with(|b| {
+        b.workers(2)
+            .resolver(Panics)
+            .allow_redirect(|_, _| panic!("redirect"))
+    });
+    let named = format!("http://named.test:{}/", origin.addr().port());
+    let urls = [named.clone(), origin.url("/away"), origin.url("/")];
+    let urls = urls.iter().cycle().take(60);
+    let kinds: Vec<_> = downloader
+        .fetch_all(urls)
+        .in_order()
+        .map(|page| page.map(drop).map_err(|error| error.kind()))
+        .collect();
+    assert_eq!(kinds.len(), 60);
+    for three in kinds.chunks(3) {
+        let expected = [Err(ErrorKind::Dns), Err(ErrorKind::Panicked), Ok(())];
+        assert_eq!(three, expected);
+    }
+    assert_well(&downloader, &origin.url("/"));
+    assert_well(&downloader, &named);
+
+    let downloader = with(|b| b.workers(2).allow_address(|_| panic!("address")));
+    let urls = (0..20).map(|_| origin.url("/"));
+    for page in downloader.fetch_all(urls) {
+        assert_eq!(page.unwrap_err().kind(), ErrorKind::Panicked);
+    }
+    assert_well(&downloader, &origin.url("/"));
+}
+
+/// Its conversion into a request panics, if it says so.
+struct Line(String, bool);
+
+impl From<Line> for Request {
+    fn from(Line(url, panics): Line) -> Self {
+        assert!(!panics, "conversion");
+        Self::new(url)
+    }
+}
+
+#[test]
+fn a_panic_of_the_input_is_the_callers_own_and_loses_nothing() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let downloader = once();
+    let url = origin.url("/");
+    let input = |iterator_panics: bool| {
+        let url = url.clone();
+        (0..20).map(move |i| {
+            assert!(i != 9 || !iterator_panics, "input");
+            Line(url.clone(), i == 9)
+        })
+    };
+    for iterator_panics in [true, false] {
+        let mut batch = downloader.fetch_all(input(iterator_panics));
+        let said = catch_unwind(AssertUnwindSafe(|| batch.by_ref().count())).unwrap_err();
+        let said = said.downcast_ref::<&str>().copied();
+        assert_eq!(
+            said,
+            Some(if iterator_panics {
+                "input"
+            } else {
+                "conversion"
+            })
+        );
+        // Those before it and, where the iterator can go on, those after it.
+        assert!(batch.count() >= 9 || iterator_panics);
+        let pushed = catch_unwind(AssertUnwindSafe(|| {
+            let (jobs, pages) = downloader.open();
+            jobs.push(Line(url.clone(), false));
+            let _ = catch_unwind(AssertUnwindSafe(|| jobs.push(Line(url.clone(), true))));
+            drop(jobs);
+            pages.flatten().count()
+        }));
+        assert_eq!(pushed.unwrap(), 1);
+    }
+    assert_eq!(downloader.fetch_all([&url; 20]).flatten().count(), 20);
+    assert_well(&downloader, &url);
 }

@@ -49,6 +49,8 @@ pub use gate::Gate;
 pub use incoming::Incoming;
 pub use ledger::{Flow, Stats};
 pub use origin::Origin;
+#[cfg(unix)]
+pub use process::alone_with_handles;
 pub use process::{alone, alone_in, eventually};
 #[cfg(target_os = "linux")]
 pub use process::{open_sockets, threads, threads_named, threads_not_of_origins};

@@ -36,12 +36,30 @@ pub fn alone(test: &str) -> bool {
 /// The same with these variables in the environment of that process.
 #[track_caller]
 pub fn alone_in(test: &str, variables: &[(&str, &OsStr)]) -> bool {
+    let program = env::current_exe().expect("a test knows its own program");
+    start_alone(test, Command::new(program), variables)
+}
+
+/// The same in a process that may have no more than so many file handles, its standard streams included.
+#[cfg(unix)]
+#[track_caller]
+pub fn alone_with_handles(test: &str, handles: u32, variables: &[(&str, &OsStr)]) -> bool {
+    let program = env::current_exe().expect("a test knows its own program");
+    let mut limited = Command::new("sh");
+    limited
+        .arg("-c")
+        .arg(format!("ulimit -n {handles} && exec \"$0\" \"$@\""))
+        .arg(program);
+    start_alone(test, limited, variables)
+}
+
+#[track_caller]
+fn start_alone(test: &str, mut program: Command, variables: &[(&str, &OsStr)]) -> bool {
     if env::var(ALONE).as_deref() == Ok(test) {
         return true;
     }
-    let program = env::current_exe().expect("a test knows its own program");
     let child = without_copied_sockets(|| {
-        let mut child = Command::new(program)
+        let mut child = program
             .args([
                 test,
                 "--exact",
