@@ -303,7 +303,12 @@ fn exchange(
     if let (Some(sent), Some(answered)) = (wire.sent, wire.answered) {
         timings.first_byte += answered - sent;
     }
-    let result = result.map_err(fault_of).and_then(Response::new);
+    let result = result.map_err(|error| match fault_of(error) {
+        // It may be the tail of the response before, that came after the look at the connection.
+        fault if fault.kind == ErrorKind::Protocol && wire.reused => fault.passing(),
+        fault => fault,
+    });
+    let result = result.and_then(Response::new);
     let broke = matches!(&result, Err(fault) if fault.kind == ErrorKind::Truncated);
     (result, broke && wire.reused && wire.answered.is_none())
 }

@@ -281,3 +281,21 @@ fn a_closure_that_is_called_anew_is_told_that_it_has_seen_a_part() {
     assert_eq!(bodies.next().unwrap().unwrap(), "all of it");
     assert_eq!(calls.load(Ordering::SeqCst), 2);
 }
+
+#[test]
+fn what_is_no_response_is_asked_for_again_only_on_a_connection_that_was_used_before() {
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/" => Reply::ok("x"),
+        // As if more of the response before came late.
+        "/late" if incoming.number() == 2 => Reply::raw("the tail of another body"),
+        "/late" => Reply::ok("y"),
+        _ => Reply::raw("no HTTP\r\n\r\n"),
+    });
+    let downloader = retrying(|b| b.per_host(n(1)));
+    downloader.fetch(origin.url("/")).unwrap();
+    let page = downloader.fetch(origin.url("/late")).unwrap();
+    assert_eq!((page.body(), page.report().attempts()), (&b"y"[..], 2));
+    let error = retrying(|b| b).fetch(origin.url("/never")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    assert_eq!(error.report().unwrap().attempts(), 1);
+}
