@@ -253,10 +253,16 @@ fn bytes_after_a_body_never_reach_the_next_response_whenever_they_come() {
             let body = body.clone();
             let late = Gate::new();
             let held = late.clone();
+            // Who waits here has sent all that he had to.
+            let sent = Gate::new();
+            let after = sent.clone();
             let origin = Origin::start(move |incoming| match incoming.target() {
-                "/same-packet" => Reply::raw(format!("{body}{extra}")),
-                "/next-packet" => Reply::raw(&body).then_send(extra),
-                "/later" => Reply::raw(&body).then_wait(&held).then_send(extra),
+                "/same-packet" => Reply::raw(format!("{body}{extra}")).then_wait(&after),
+                "/next-packet" => Reply::raw(&body).then_send(extra).then_wait(&after),
+                "/later" => Reply::raw(&body)
+                    .then_wait(&held)
+                    .then_send(extra)
+                    .then_wait(&after),
                 _ => Reply::ok("good"),
             });
             let downloader = with(|b| b.workers(1).per_host(crate::n(1)));
@@ -264,7 +270,8 @@ fn bytes_after_a_body_never_reach_the_next_response_whenever_they_come() {
                 downloader.fetch(origin.url(path)).unwrap();
                 late.open();
                 // What comes after the next request has been sent nobody can tell from its answer.
-                origin.wait_until(|stats| stats.requests.now == 0);
+                sent.wait_for_waiters(1);
+                sent.pass(1);
                 for _ in 0..3 {
                     let page = downloader.fetch(origin.url("/good")).unwrap();
                     assert_eq!(page.body(), b"good", "{kind}, {extra:?}, {path}");
