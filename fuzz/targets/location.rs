@@ -1,0 +1,151 @@
+//! `Location`: where a redirect leads, and what it may not do.
+//!
+//! The first byte of the input says where the redirect comes from and what is put before the
+//! rest, which is the `Location`.
+
+#![no_main]
+#![allow(dead_code, unused_imports, unreachable_pub)]
+
+use std::error::Error as _;
+
+use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use libfuzzer_sys::{Corpus, fuzz_target};
+use url::Url;
+
+#[path = "../../src/fault.rs"]
+mod fault;
+#[path = "../../src/http/redirect.rs"]
+mod redirect;
+#[path = "../../src/request.rs"]
+mod request;
+#[path = "../../src/schedule/mod.rs"]
+mod schedule;
+
+// What the modules' documentation and code name of the crate's root.
+use fault::{ErrorKind, Fault};
+use schedule::{Key, Priority};
+
+const FROM: [&str; 6] = [
+    "http://h/a/x?q#f",
+    "https://h/a/",
+    "http://u:hunter2@h/a/b",
+    "https://u:hunter2@h:8443/?q",
+    "http://[::1]:8080/",
+    "http://127.0.0.1/#",
+];
+
+const BEFORE: [&str; 6] = [
+    "",
+    "//",
+    "http://",
+    "https://u:hunter2@",
+    "http://u:hunter2@h:81/",
+    "http:",
+];
+
+/// Stands in the user information of the URLs above, and nowhere that people may look.
+const SECRET: &str = "hunter2";
+
+fuzz_target!(|bytes: &[u8]| -> Corpus { check(bytes) });
+
+fn check(bytes: &[u8]) -> Corpus {
+    let Some((&choice, rest)) = bytes.split_first() else {
+        return Corpus::Reject;
+    };
+    let choice = usize::from(choice);
+    let from = Url::parse(FROM[choice % FROM.len()]).unwrap();
+    let before = BEFORE[choice / FROM.len() % BEFORE.len()];
+    let location = [before.as_bytes(), rest].concat();
+    let Ok(value) = HeaderValue::from_bytes(&location) else {
+        return Corpus::Reject;
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(LOCATION, value);
+    match redirect::target(StatusCode::FOUND, &headers, &from, &[]) {
+        Ok(target) => {
+            let target = target.expect("there is a Location");
+            is_where_a_request_may_go(&target, &from, &location);
+            is_one_url_on_the_wire(&target);
+            keeps_credentials_to_their_origin(&target, &from);
+        }
+        Err(fault) => {
+            assert_eq!(fault.kind, ErrorKind::Redirect);
+            // Unless the server itself wrote it elsewhere as well.
+            if !String::from_utf8_lossy(rest).contains(SECRET) {
+                assert!(!fault.to_string().contains(SECRET), "{fault}");
+            }
+        }
+    }
+    Corpus::Keep
+}
+
+fn is_where_a_request_may_go(target: &Url, from: &Url, location: &[u8]) {
+    assert!(matches!(target.scheme(), "http" | "https"), "{target}");
+    assert!(
+        from.scheme() == "http" || target.scheme() == "https",
+        "{target}"
+    );
+    assert!(
+        target.host_str().is_some_and(|host| !host.is_empty()),
+        "{target}"
+    );
+    assert!(
+        target.fragment().is_some() || from.fragment().is_none(),
+        "{target}"
+    );
+    let info = |url: &Url| (url.username().to_owned(), url.password().map(str::to_owned));
+    let is_inherited = info(target) == info(from) && target.origin() == from.origin();
+    if info(target) != (String::new(), None) && !is_inherited {
+        assert!(location.contains(&b'@'), "{target} has user information");
+    }
+    assert!(
+        !request::redacted(target).contains('@') || {
+            // In a path or query it is like any other character.
+            Url::parse(&request::redacted(target))
+                .unwrap()
+                .username()
+                .is_empty()
+        }
+    );
+}
+
+/// What is written into the request line and `Host` names what the URL names.
+fn is_one_url_on_the_wire(target: &Url) {
+    let text = target.as_str();
+    assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}");
+    assert_eq!(Url::parse(text).as_ref(), Ok(target));
+    let bare = request::without_credentials(target);
+    let bare = bare.as_ref().unwrap_or(target);
+    // Beyond this the client refuses it before.
+    if bare.as_str().len() > 60 * 1024 {
+        return;
+    }
+    let uri: Uri = bare
+        .as_str()
+        .parse()
+        .unwrap_or_else(|error| panic!("{bare}: {error}"));
+    assert_eq!(uri.scheme_str(), Some(bare.scheme()));
+    assert_eq!(uri.host(), bare.host_str());
+    assert_eq!(uri.port_u16(), bare.port());
+    assert_eq!(uri.path(), bare.path());
+    assert_eq!(uri.query(), bare.query());
+}
+
+fn keeps_credentials_to_their_origin(target: &Url, from: &Url) {
+    let mut headers = HeaderMap::new();
+    for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+        headers.insert(name, HeaderValue::from_static(SECRET));
+    }
+    redirect::strip_credentials(&mut headers, from, target);
+    let is_same = target.scheme() == from.scheme()
+        && target.host_str() == from.host_str()
+        && target.port_or_known_default() == from.port_or_known_default();
+    assert_eq!(
+        headers.len(),
+        if is_same { 3 } else { 0 },
+        "{from} to {target}"
+    );
+    redirect::add_credentials(&mut headers, target);
+    assert!(headers.get_all(AUTHORIZATION).iter().count() <= 1);
+}
