@@ -111,7 +111,7 @@ impl Origin {
     fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let (responses, to_send) = bounded(1);
+        let (responses, to_send) = bounded::<(u8, Vec<u8>)>(1);
         let (done, answered) = bounded(1);
         std::thread::spawn(move || {
             for (cut, response) in to_send {
