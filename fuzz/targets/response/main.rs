@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use fetchpool::{Downloader, ErrorKind, Fetched};
+use fetchpool::{Downloader, ErrorKind, Fetched, RetryPolicy};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 use naive::{Answer, Body};
@@ -147,6 +147,8 @@ fn downloader(address: SocketAddr) -> Downloader {
         .local_address(address.ip())
         .connect_timeout(LIMIT)
         .idle_timeout(LIMIT)
+        // One response an input; and the next is not to wait for what this one asks.
+        .retry(RetryPolicy::none().longest_retry_after(Duration::ZERO))
         .build()
         .unwrap()
 }
