@@ -78,6 +78,9 @@ impl<'a> Reader<'a> {
             self.line()?;
         }
         self.is_strict &= self.rest.len() < 32 * 1024;
+        if b"HTTP/1.1 200 OK\r".starts_with(self.rest) {
+            return Err(Stop::Cut);
+        }
         let line = self.line()?;
         let (version, line) = line.split_at_checked(8).ok_or(Stop::Bad)?;
         let minor = match version {
@@ -236,8 +239,8 @@ impl<'a> Reader<'a> {
     fn line(&mut self) -> Result<&'a [u8], Stop> {
         let end = self.rest.iter().position(|byte| *byte == b'\n');
         let Some(end) = end else {
-            // Else what is there may be bad already.
-            self.is_strict &= b"HTTP/1.1 200 OK\r".starts_with(self.rest);
+            // What is there may be bad already.
+            self.is_strict &= self.rest.is_empty();
             return Err(Stop::Cut);
         };
         let line = &self.rest[..end];
