@@ -209,7 +209,8 @@ impl<'a> Reader<'a> {
         loop {
             let line = self.crlf_line()?;
             let size = line.split(|byte| *byte == b';').next().unwrap_or_default();
-            // Extensions may be refused for their length; nor need blanks be understood.
+            // Extensions may be refused for their length; nor need blanks be understood. A sign is no
+            // part of a size, but the client takes one, and what it means is plain.
             self.is_strict &= line.len() == size.len() && line.len() <= 8;
             let size = std::str::from_utf8(size).map_err(|_| Stop::Bad)?.trim();
             self.is_strict &= size.bytes().all(|byte| byte.is_ascii_hexdigit());
