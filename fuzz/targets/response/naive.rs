@@ -34,6 +34,7 @@ enum Stop {
 struct Head {
     minor: u8,
     status: u16,
+    fields: usize,
     lengths: Vec<Vec<u8>>,
     codings: Vec<Vec<u8>>,
 }
@@ -66,6 +67,8 @@ impl<'a> Reader<'a> {
             }
             // An interim response has no body (RFC 9110, section 15.2).
             self.is_strict &= head.lengths.is_empty() && head.codings.is_empty();
+            // It may have fields, but ureq-proto refuses a 100 that does.
+            self.is_strict &= head.status != 100 || head.fields == 0;
         };
         // Of other classes nobody says how they end.
         self.is_strict &= (200..600).contains(&head.status);
@@ -105,17 +108,17 @@ impl<'a> Reader<'a> {
             status: code
                 .iter()
                 .fold(0, |n, digit| n * 10 + u16::from(digit - b'0')),
+            fields: 0,
             lengths: Vec::new(),
             codings: Vec::new(),
         };
-        let mut count = 0;
         loop {
             let line = self.line()?;
             if line.is_empty() {
                 break;
             }
-            count += 1;
-            self.is_strict &= count <= 100;
+            head.fields += 1;
+            self.is_strict &= head.fields <= 100;
             let colon = line
                 .iter()
                 .position(|byte| *byte == b':')
