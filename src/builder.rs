@@ -261,7 +261,8 @@ impl Builder {
     ///
     /// It spans everything from the moment in which the request is let in: its wait for tokens,
     /// redirects, retries and their pauses, the body. A closure is not interrupted, but its reads
-    /// fail. The error is of the kind [`ErrorKind::Timeout`].
+    /// fail. The error is of the kind [`ErrorKind::Timeout`]; but where only the pause before the
+    /// next attempt would be too long, it fails at once, with the error of the last one.
     pub fn timeout(mut self, limit: Option<Duration>) -> Self {
         self.timeout = limit;
         self
@@ -402,8 +403,11 @@ impl Builder {
     /// [`allow_address`](Self::allow_address).
     ///
     /// ```
-    /// let downloader = fetchpool::Downloader::builder()
-    ///     .allow_redirect(|from, to| from.host() == to.host())
+    /// use fetchpool::{Downloader, Key};
+    ///
+    /// // Within the host: its name and port, so not from http to https either.
+    /// let downloader = Downloader::builder()
+    ///     .allow_redirect(|from, to| Key::host(from) == Key::host(to))
     ///     .build()?;
     /// # Ok::<(), fetchpool::Error>(())
     /// ```
@@ -556,6 +560,7 @@ impl Builder {
             })?;
             headers.insert(USER_AGENT, value);
         }
+        let resolve_timeout = names.limit;
         let client = Client::new(Settings {
             connect_timeout,
             idle_timeout,
@@ -584,7 +589,7 @@ impl Builder {
                 client,
                 status_is_error,
                 retries: Retries::new(retry),
-                breaker: host_breaker,
+                breaker: host_breaker.probing_for(connect_timeout.saturating_add(resolve_timeout)),
                 timeout,
                 queue_timeout,
                 timeout_grace: timeout_grace.min(LONGEST_TIME),

@@ -19,11 +19,12 @@ pub enum ErrorKind {
     /// No address of the host takes a connection, or
     /// [`Builder::allow_address`](crate::Builder::allow_address) allows none of them.
     Connect,
-    /// The proxy refuses.
+    /// The proxy refuses. There are none yet.
     Proxy,
     /// The TLS handshake fails, or the certificate is not trusted.
     Tls,
-    /// Nothing happened for too long.
+    /// A limit of time was reached: of a phase, of silence, of the lowest speed, of a request, of a
+    /// batch.
     Timeout,
     /// The response's status is an error.
     Status,
@@ -37,7 +38,7 @@ pub enum ErrorKind {
     Protocol,
     /// The body is larger than allowed.
     TooLarge,
-    /// The body is not what was expected.
+    /// The body is not what was expected. Nothing can be expected yet.
     Digest,
     /// The caller's own code, or a file, failed.
     Io,
@@ -87,6 +88,8 @@ pub(crate) struct Fault {
     /// Another attempt may end otherwise.
     pub(crate) is_transient: bool,
     pub(crate) stage: Stage,
+    /// It is an error of the caller's own code: nothing is done about it.
+    pub(crate) is_the_callers: bool,
     /// When the server says that it may be asked again.
     pub(crate) retry_after: Option<Duration>,
 }
@@ -113,6 +116,7 @@ impl Fault {
             source: None,
             is_transient: matches!(kind, Connect | Timeout | Truncated),
             stage: Stage::Elsewhere,
+            is_the_callers: false,
             retry_after: None,
         }
     }
@@ -144,6 +148,9 @@ impl Fault {
 
     /// There are no file handles left, in the process or in the system.
     pub(crate) fn is_out_of_handles(&self) -> bool {
+        if self.is_the_callers {
+            return false;
+        }
         let mut cause = self.source();
         while let Some(error) = cause {
             let code = error.downcast_ref::<io::Error>();

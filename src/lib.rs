@@ -83,7 +83,7 @@
 //!
 //! # Logging
 //!
-//! Through the [`log`] crate, few lines, and never a header or a URL with its secrets. What may
+//! Through the [`log`](https://docs.rs/log) crate, few lines, and never a header or a URL with its secrets. What may
 //! be shown of a URL, [`Report::shown`] says; errors and what `Debug` prints keep to it.
 //!
 //! The crates underneath log as well, under the targets `ureq`, `ureq_proto` and `rustls`. Up to

@@ -144,8 +144,14 @@ pub struct Timings {
 }
 
 /// Half the size of a `Duration`, and enough for five hundred years.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Nanos(u64);
+
+impl fmt::Debug for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Duration::from(*self).fmt(f)
+    }
+}
 
 impl std::ops::AddAssign<Duration> for Nanos {
     fn add_assign(&mut self, more: Duration) {
@@ -185,7 +191,7 @@ impl Timings {
         self.tls.into()
     }
 
-    /// From the request sent to the first byte of the response.
+    /// From the request sent to the first byte of the response, or until it was given up.
     #[must_use]
     pub fn first_byte(&self) -> Duration {
         self.first_byte.into()
@@ -212,7 +218,12 @@ pub(crate) struct Head {
 impl Head {
     /// The body's length in bytes, if the response tells it.
     pub(crate) fn content_length(&self) -> Option<u64> {
-        if self.headers.contains_key(TRANSFER_ENCODING) {
+        // Of those two it is what another request would have had (RFC 9110, section 8.6).
+        let is_without_body = matches!(
+            self.status,
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+        );
+        if is_without_body || self.headers.contains_key(TRANSFER_ENCODING) {
             return None;
         }
         let value = self.headers.get(CONTENT_LENGTH)?;

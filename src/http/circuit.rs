@@ -7,17 +7,19 @@ const DEFAULT_FAILURES: u32 = 10;
 const DEFAULT_COOL_DOWN: Duration = Duration::from_secs(1);
 const DEFAULT_LONGEST: Duration = Duration::from_secs(60);
 
-/// What is done about a host that takes no connection: refuses, does not answer, fails in the
-/// TLS handshake.
+/// What is done about a host that takes no connection: it refuses, or is silent until the connect
+/// limit, in the TLS handshake too.
 ///
 /// After some such failures in a row, without one connection between them, the host is left
 /// alone for a *cool-down*. Then one request goes out as a probe: if it is connected, all go on;
-/// if not, the next cool-down is twice as long. Other hosts do not feel it.
+/// if not, the next cool-down is twice as long. Other hosts do not feel it. What is known of a host
+/// is forgotten when nobody has asked for it for [`Builder::idle_age`](crate::Builder::idle_age).
 ///
 /// What happens to the host's other requests meanwhile is a choice: by default an attempt fails
 /// at once with [`ErrorKind::Connect`](crate::ErrorKind::Connect), and the
 /// [`RetryPolicy`](crate::RetryPolicy) says whether there is another; with
-/// [`wait`](Self::wait) they wait.
+/// [`wait`](Self::wait) they wait. Failing fast uses up an attempt: a host that is away for longer
+/// than the retries take loses its requests.
 ///
 /// ```
 /// use fetchpool::{Downloader, HostBreaker};
@@ -33,6 +35,8 @@ pub struct HostBreaker {
     cool_down: Duration,
     longest: Duration,
     pub(crate) waits: bool,
+    /// How long a probe can take, before it is taken for lost.
+    probe: Duration,
 }
 
 impl HostBreaker {
@@ -43,6 +47,7 @@ impl HostBreaker {
             cool_down: DEFAULT_COOL_DOWN,
             longest: DEFAULT_LONGEST,
             waits: false,
+            probe: Duration::ZERO,
         }
     }
 
@@ -83,6 +88,15 @@ impl HostBreaker {
     }
 }
 
+impl HostBreaker {
+    pub(crate) fn probing_for(self, limit: Duration) -> Self {
+        Self {
+            probe: limit,
+            ..self
+        }
+    }
+}
+
 impl Default for HostBreaker {
     /// As [`new`](Self::new).
     fn default() -> Self {
@@ -118,15 +132,16 @@ impl CoolDown {
 
 impl Circuit {
     /// `None`: go on, as the probe if there is a cool-down.
-    pub(super) fn closed_for(&mut self, now: Instant) -> Option<Duration> {
+    pub(super) fn closed_for(&mut self, breaker: &HostBreaker, now: Instant) -> Option<Duration> {
         let cool_down = self.cool_down.as_mut()?;
         match cool_down.until {
             None => return Some(Duration::MAX),
             Some(until) if now < until => return Some(until - now),
             Some(_) => {}
         }
-        // The others wait as long again: for the probe, and where that is lost.
-        *cool_down = CoolDown::new(cool_down.time, now);
+        // The others wait for the probe; and as long again where that is lost.
+        let lost = cool_down.time.max(breaker.probe);
+        cool_down.until = now.checked_add(lost);
         cool_down.is_probed = true;
         None
     }
@@ -171,10 +186,10 @@ mod tests {
         let (mut circuit, breaker, now) = (Circuit::default(), breaker(), Instant::now());
         for reached in [false, true, false] {
             circuit.note(&breaker, reached, now);
-            assert_eq!(circuit.closed_for(now), None);
+            assert_eq!(circuit.closed_for(&breaker, now), None);
         }
         circuit.note(&breaker, false, now);
-        assert_eq!(circuit.closed_for(now), Some(SECOND));
+        assert_eq!(circuit.closed_for(&breaker, now), Some(SECOND));
     }
 
     #[test]
@@ -186,11 +201,11 @@ mod tests {
         });
         for seconds in [1, 2, 3, 3] {
             let cool_down = seconds * SECOND;
-            assert_eq!(circuit.closed_for(now), Some(cool_down));
+            assert_eq!(circuit.closed_for(&breaker, now), Some(cool_down));
             now += cool_down;
-            assert_eq!(circuit.closed_for(now), None, "the probe");
+            assert_eq!(circuit.closed_for(&breaker, now), None, "the probe");
             assert_eq!(
-                circuit.closed_for(now),
+                circuit.closed_for(&breaker, now),
                 Some(cool_down),
                 "who comes after it"
             );
@@ -199,9 +214,9 @@ mod tests {
             circuit.note(&breaker, false, now);
         }
         now += 3 * SECOND;
-        assert_eq!(circuit.closed_for(now), None);
+        assert_eq!(circuit.closed_for(&breaker, now), None);
         assert!(circuit.note(&breaker, true, now));
-        assert_eq!(circuit.closed_for(now), None);
+        assert_eq!(circuit.closed_for(&breaker, now), None);
     }
 
     #[test]
@@ -210,20 +225,24 @@ mod tests {
         (0..2).for_each(|_| {
             circuit.note(&breaker, false, now);
         });
-        assert_eq!(circuit.closed_for(now + SECOND), None);
-        assert_eq!(circuit.closed_for(now + SECOND), Some(SECOND));
-        assert_eq!(circuit.closed_for(now + 2 * SECOND), None);
+        assert_eq!(circuit.closed_for(&breaker, now + SECOND), None);
+        assert_eq!(circuit.closed_for(&breaker, now + SECOND), Some(SECOND));
+        assert_eq!(circuit.closed_for(&breaker, now + 2 * SECOND), None);
     }
 
     #[test]
     fn one_that_is_off_never_closes_and_one_without_end_never_opens() {
         let (mut circuit, now) = (Circuit::default(), Instant::now());
+        let off = HostBreaker::off();
         (0..100).for_each(|_| {
-            circuit.note(&HostBreaker::off(), false, now);
+            circuit.note(&off, false, now);
         });
-        assert_eq!(circuit.closed_for(now), None);
+        assert_eq!(circuit.closed_for(&off, now), None);
         let breaker = breaker().cool_down(Duration::MAX);
         circuit.note(&breaker, false, now);
-        assert_eq!(circuit.closed_for(now + 1000 * SECOND), Some(Duration::MAX));
+        assert_eq!(
+            circuit.closed_for(&breaker, now + 1000 * SECOND),
+            Some(Duration::MAX)
+        );
     }
 }

@@ -219,7 +219,9 @@ fn cannot_connect(
     match (error.kind(), limit) {
         (io::ErrorKind::TimedOut, Some(limit)) => Fault::new(
             ErrorKind::Timeout,
-            format!("{address}{others} took no connection within {limit:?}"),
+            format!(
+                "{address}{others} took no connection within {limit:?} (see `connect_timeout`)"
+            ),
         ),
         _ => Fault::with_source(
             ErrorKind::Connect,

@@ -82,11 +82,11 @@ impl Host {
 
     /// How long nobody may ask the host, if it has not been reached for some time. Who gets
     /// `None` is to say what came of it.
-    pub(crate) fn closed_for(&self) -> Option<Duration> {
+    pub(crate) fn closed_for(&self, breaker: &HostBreaker) -> Option<Duration> {
         if !self.is_in_trouble.load(Ordering::Acquire) {
             return None;
         }
-        self.circuit.lock().closed_for(Instant::now())
+        self.circuit.lock().closed_for(breaker, Instant::now())
     }
 
     /// Whether a connection was had.

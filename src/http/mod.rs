@@ -300,8 +300,9 @@ fn exchange(
     timings.resolve += wire.resolve;
     timings.connect += wire.connect;
     timings.tls += wire.tls;
-    if let (Some(sent), Some(answered)) = (wire.sent, wire.answered) {
-        timings.first_byte += answered - sent;
+    if let Some(sent) = wire.sent {
+        // Also the wait for one that never came.
+        timings.first_byte += wire.answered.unwrap_or_else(Instant::now) - sent;
     }
     let result = result.map_err(|error| match fault_of(error) {
         // It may be the tail of the response before, that came after the look at the connection.
@@ -360,6 +361,16 @@ fn is_length_known(parts: &http::response::Parts) -> Result<bool, Fault> {
     // What was meant for another response, perhaps (RFC 9112, section 6.3).
     if parts.headers.contains_key(CONTENT_LENGTH) {
         let detail = "the body has both a length and a transfer coding";
+        return Err(Fault::new(ErrorKind::Protocol, detail));
+    }
+    if parts
+        .headers
+        .get_all(TRANSFER_ENCODING)
+        .iter()
+        .nth(1)
+        .is_some()
+    {
+        let detail = "the body has more than one transfer coding";
         return Err(Fault::new(ErrorKind::Protocol, detail));
     }
     let coding = coding.to_str().unwrap_or_default().trim();

@@ -45,7 +45,7 @@ impl Pace {
         if self.bytes < bytes {
             let detail = format!(
                 "the body came slower than the lowest speed allowed: {} bytes in {:?}, where \
-                 {bytes} in {window:?} are the least",
+                 {bytes} in {window:?} are the least (see `low_speed`)",
                 self.bytes, self.time
             );
             let fault = Fault::new(ErrorKind::Timeout, detail).while_at(Stage::Asked);

@@ -65,7 +65,9 @@ impl Connector<()> for Dialer {
                 Some(deadline)
                     if matches!(fault.kind, ErrorKind::Timeout | ErrorKind::Cancelled) =>
                 {
-                    deadline.fault("before there was a connection")
+                    deadline
+                        .fault("before there was a connection")
+                        .while_at(Stage::Connecting)
                 }
                 _ => fault,
             });
@@ -249,13 +251,17 @@ fn late(idle: Duration, set: Duration) -> Fault {
             return deadline.fault(doing).while_at(Stage::Asked);
         }
         Some((_, Reached::Header(time))) => {
-            format!("the response's header was not whole {time:?} after the request")
+            format!(
+                "the response's header was not whole {time:?} after the request (see `header_timeout`)"
+            )
         }
         Some((_, Reached::Pace(time))) => {
-            format!("the body came slower than the lowest speed allowed, over {time:?}")
+            format!(
+                "the body came slower than the lowest speed allowed, over {time:?} (see `low_speed`)"
+            )
         }
         Some((_, Reached::Drain(time))) => format!("not at its end within {time:?}"),
-        None => format!("nothing moved for {idle:?} {doing}"),
+        None => format!("nothing moved for {idle:?} {doing} (see `idle_timeout`)"),
     };
     Fault::new(ErrorKind::Timeout, detail).while_at(Stage::Asked)
 }

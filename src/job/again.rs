@@ -109,7 +109,7 @@ impl Running {
             return self.end(
                 turn,
                 fault.and(format_args!(
-                    "there is no time for another attempt, {pause:?} from now"
+                    "there is no time for another attempt, which would be in {pause:.1?}"
                 )),
             );
         };

@@ -4,10 +4,10 @@ use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use http::header::{CONTENT_RANGE, ETAG, IF_RANGE, RANGE};
+use http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::running::sent_headers;
+use super::running::{refusal, sent_headers};
 use super::{Course, Job, panicked};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault};
@@ -25,22 +25,30 @@ pub(crate) fn read_body<T>(
 ) -> (Head, Result<T, Fault>) {
     let Response { head, body } = response;
     let rules = course.rules();
-    let host = turn.resident().get().expect("it has just answered");
     let headers = sent_headers(report);
     let mut made = 0;
     let read = {
         let report = &*report;
-        let ask = Ask {
-            url: report.current_url().expect("it has just answered"),
-            headers: &headers,
-            has_left: report
-                .chain()
-                .is_some_and(|chain| chain.has_left_its_origin()),
-            post: turn.post(),
-            deadline: Deadline::first(report.progress.deadline, course.deadline()),
+        let chain = report.chain();
+        let mut source = Resuming {
+            client: &rules.client,
+            host: turn.resident().get().expect("it has just answered"),
+            ask: Ask {
+                url: report.current_url().expect("it has just answered"),
+                headers: &headers,
+                has_left: chain.is_some_and(|chain| chain.has_left_its_origin()),
+                post: turn.post(),
+                deadline: Deadline::first(report.progress.deadline, course.deadline()),
+            },
+            is_open: &|| turn.is_open(),
+            head: &head,
+            reader: Some(body),
+            length: None,
+            taken: 0,
+            left: rules.retries.left(report.progress.attempts),
+            made: 0,
+            broken: None,
         };
-        let left = rules.retries.left(report.progress.attempts);
-        let mut source = Resuming::new((&rules.client, host), ask, &head, body, left);
         let read = catch_unwind(AssertUnwindSafe(|| {
             let part = read(&mut source, &head, report)?;
             source.drain();
@@ -56,124 +64,137 @@ pub(crate) fn read_body<T>(
 
 /// A body that is asked for again, from where it broke off: at once, as nobody else can use the
 /// worker while the sink waits for the rest.
-pub(super) struct Resuming<'a> {
+struct Resuming<'a> {
     client: &'a Client,
     host: &'a Arc<Host>,
     ask: Ask<'a>,
-    reader: Reader,
-    /// What the rest has to belong to; `None` if it cannot be asked for.
-    validator: Option<&'a HeaderValue>,
-    /// The length of the whole, once it is known.
+    /// Whether the host may be asked just now.
+    is_open: &'a dyn Fn() -> bool,
+    /// Of the response whose rest is wanted.
+    head: &'a Head,
+    /// `None` while the rest is asked for: its connection goes first.
+    reader: Option<Reader>,
+    /// The length of the whole, once a part has told it.
     length: Option<u64>,
     taken: u64,
     /// How many more times it may be asked for.
     left: u32,
     /// How many times it was.
-    pub(super) made: u32,
+    made: u32,
+    /// It failed: who reads on gets nothing more, and no end either.
+    broken: Option<ErrorKind>,
 }
 
-impl<'a> Resuming<'a> {
-    pub(super) fn new(
-        (client, host): (&'a Client, &'a Arc<Host>),
-        ask: Ask<'a>,
-        head: &'a Head,
-        reader: Reader,
-        left: u32,
-    ) -> Self {
-        // The whole was asked for and came: else its parts are the caller's affair.
-        let is_whole = head.status == StatusCode::OK;
-        Self {
-            client,
-            host,
-            ask,
-            reader,
-            validator: head
-                .headers
-                .get(ETAG)
-                .filter(|etag| is_whole && is_strong(etag)),
-            length: head.content_length(),
-            taken: 0,
-            left,
-            made: 0,
+impl Resuming<'_> {
+    fn drain(&mut self) {
+        if let (Some(reader), None) = (&mut self.reader, self.broken) {
+            reader.drain();
         }
     }
 
-    pub(super) fn drain(&mut self) {
-        self.reader.drain();
+    /// What the rest has to belong to, if there is something certain.
+    fn validator(&self) -> Option<&HeaderValue> {
+        // The whole was asked for and came: else its parts are the caller's affair.
+        if self.head.status != StatusCode::OK {
+            return None;
+        }
+        let mut etags = self.head.headers.get_all(ETAG).into_iter();
+        let etag = etags.next().filter(|etag| is_strong(etag))?;
+        etags.next().is_none().then_some(etag)
     }
 
-    /// Asks for the rest. `None` where what comes is not certain to be that.
-    fn rest(&mut self) -> Option<Reader> {
-        let validator = self.validator?;
-        self.left = self.left.checked_sub(1)?;
+    /// Asks for the rest. `None` where what comes is not certain to be that, or nothing is asked.
+    fn rest(&mut self) -> Result<Option<Reader>, Fault> {
+        let Some(validator) = self.validator().cloned() else {
+            return Ok(None);
+        };
+        if self.left == 0 || !(self.is_open)() {
+            return Ok(None);
+        }
+        self.left -= 1;
         self.made += 1;
+        self.reader = None;
         let mut headers = self.ask.headers.clone();
         let range = format!("bytes={}-", self.taken);
         headers.insert(RANGE, HeaderValue::try_from(range).expect("visible ASCII"));
-        headers.insert(IF_RANGE, validator.clone());
+        headers.insert(IF_RANGE, validator);
         let ask = Ask {
             headers: &headers,
             ..self.ask
         };
-        let response = self.client.get(self.host, &ask, &mut Timings::default());
-        let response = response.ok()?;
-        if response.head.status != StatusCode::PARTIAL_CONTENT {
-            return None;
+        let response = self.client.get(self.host, &ask, &mut Timings::default())?;
+        // As any other: it may say that the host is not to be asked for a while.
+        if let Some(fault) = refusal(&response.head).filter(|fault| fault.is_transient) {
+            return Err(fault);
         }
-        let length = self.length_of(&response.head.headers)?;
-        self.length = Some(length);
-        Some(response.body)
+        let length = self.length_of(&response.head);
+        self.length = length.or(self.length);
+        Ok(length.map(|_| response.body))
     }
 
-    /// The length of the whole, if this is the rest of it.
-    fn length_of(&self, headers: &HeaderMap) -> Option<u64> {
-        let is_other = |etag| Some(etag) != self.validator;
-        if headers.get(ETAG).is_some_and(is_other) {
+    /// The length of the whole, if this is its rest, up to the end.
+    fn length_of(&self, part: &Head) -> Option<u64> {
+        let (ours, theirs) = (&self.head.headers, &part.headers);
+        let is_same = |name| ours.get(&name) == theirs.get(&name);
+        if part.status != StatusCode::PARTIAL_CONTENT
+            || !is_same(ETAG)
+            || !is_same(CONTENT_ENCODING)
+            || is_multipart(theirs)
+        {
             return None;
         }
-        match ContentRange::parse(headers.get(CONTENT_RANGE)?)? {
-            ContentRange::Part { start, end, total } => {
-                let length = total.or(self.length).unwrap_or(end + 1);
-                let fits = start == self.taken && end < length;
-                let is_same = self.length.is_none_or(|known| known == length);
-                (fits && is_same).then_some(length)
-            }
-            ContentRange::Unsatisfied { .. } => None,
-        }
+        let ContentRange::Part { start, end, total } =
+            ContentRange::parse(theirs.get(CONTENT_RANGE)?)?
+        else {
+            return None;
+        };
+        let known = self.length.or_else(|| self.head.content_length());
+        // Where nobody knows it, a part may be all there is or not.
+        let length = total.or(known)?;
+        let fits = start == self.taken && end + 1 == length;
+        let as_long = |sent| sent == length - start;
+        let is_rest = fits
+            && known.is_none_or(|known| known == length)
+            && part.content_length().is_none_or(as_long);
+        is_rest.then_some(length)
     }
 
     fn read_on(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
-        let doing = "reading the body failed";
-        let amount = self
-            .reader
-            .read(buffer)
-            .map_err(|error| Fault::from_io(error, doing))?;
-        self.taken += amount as u64;
-        match self.length {
-            Some(length) if amount == 0 && self.taken < length => {
-                let detail = "the part that came is shorter than the rest of the body";
-                Err(Fault::new(ErrorKind::Truncated, detail))
+        let Some(reader) = &mut self.reader else {
+            return Err(Fault::new(ErrorKind::Truncated, "the body broke off"));
+        };
+        // Of a part no more than belongs to the whole.
+        let left = self.length.map(|length| length - self.taken);
+        let room = left.map_or(buffer.len(), |left| {
+            buffer
+                .len()
+                .min(usize::try_from(left).unwrap_or(usize::MAX))
+        });
+        let mut beyond = [0];
+        let into = match room {
+            0 => &mut beyond[..],
+            room => &mut buffer[..room],
+        };
+        let amount = reader
+            .read(into)
+            .map_err(|error| Fault::from_io(error, "reading the body failed"))?;
+        match (amount, left) {
+            (0, Some(1..)) => Err(Fault::new(
+                ErrorKind::Truncated,
+                "the part that came is shorter than the rest of the body",
+            )),
+            (1.., Some(0)) => Err(Fault::new(
+                ErrorKind::Protocol,
+                "the part that came is longer than the rest of the body",
+            )),
+            _ => {
+                self.taken += amount as u64;
+                Ok(amount)
             }
-            Some(length) if self.taken > length => {
-                let detail = "more came than the body is long";
-                Err(Fault::new(ErrorKind::Protocol, detail))
-            }
-            _ => Ok(amount),
         }
     }
-}
 
-/// RFC 9110, section 8.8.1: only then are the bytes the same.
-fn is_strong(etag: &HeaderValue) -> bool {
-    let bytes = etag.as_bytes();
-    bytes.len() >= 2 && bytes.starts_with(b"\"") && bytes.ends_with(b"\"")
-}
-
-impl Read for Resuming<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() {
-            return Ok(0);
-        }
+    fn read_or_resume(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
         loop {
             let fault = match self.read_on(buffer) {
                 Ok(amount) => return Ok(amount),
@@ -181,10 +202,42 @@ impl Read for Resuming<'_> {
             };
             // A stalled server is given a rest, and an attempt of its own.
             let is_cut = fault.kind == ErrorKind::Truncated && self.taken > 0;
-            match if is_cut { self.rest() } else { None } {
-                Some(rest) => self.reader = rest,
-                None => return Err(fault.into_io()),
+            match if is_cut { self.rest()? } else { None } {
+                Some(rest) => self.reader = Some(rest),
+                None => return Err(fault),
             }
         }
+    }
+}
+
+fn is_multipart(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let prefix = b"multipart/";
+    media_type
+        .and_then(|text| text.get(..prefix.len()))
+        .is_some_and(|text| text.eq_ignore_ascii_case(prefix))
+}
+
+/// RFC 9110, section 8.8.1: only then are the bytes the same.
+fn is_strong(etag: &HeaderValue) -> bool {
+    let opaque = etag.as_bytes().strip_prefix(b"\"");
+    let opaque = opaque.and_then(|text| text.strip_suffix(b"\""));
+    // A list of them is none.
+    opaque.is_some_and(|text| !text.contains(&b'"'))
+}
+
+impl Read for Resuming<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if let Some(kind) = self.broken {
+            let detail = "the body was read on after it had failed";
+            return Err(Fault::new(kind, detail).into_io());
+        }
+        self.read_or_resume(buffer).map_err(|fault| {
+            self.broken = Some(fault.kind);
+            fault.into_io()
+        })
     }
 }

@@ -11,7 +11,7 @@ use super::{Course, Job, panicked};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
 use crate::http::{Ask, Response, redirect};
-use crate::outcome::Report;
+use crate::outcome::{Head, Report};
 use crate::retry::{self, retry_after};
 use crate::schedule::{Key, Turn};
 
@@ -99,7 +99,7 @@ impl Running {
         }
         let rules = self.course.rules();
         let host = turn.resident().get_or_init(Arc::default);
-        if let Some(pause) = host.closed_for() {
+        if let Some(pause) = host.closed_for(&rules.breaker) {
             return match rules.breaker.waits {
                 true => Ok(Hop::Later(pause)),
                 false => Err(unreachable_host(pause)),
@@ -114,18 +114,10 @@ impl Running {
             deadline,
         };
         let mut timings = self.report.progress.timings;
+        let begun = Instant::now();
         let response = rules.client.get(host, &ask, &mut timings);
-        match &response {
-            // A certificate that is not trusted was shown by a host that is there.
-            Err(fault) if fault.stage == Stage::Connecting && fault.is_transient => {
-                if !fault.is_out_of_handles() {
-                    host.note(&rules.breaker, false);
-                }
-            }
-            // Cut short, before or after there was a connection.
-            Err(fault) if fault.kind == ErrorKind::Cancelled => {}
-            Err(fault) if fault.kind == ErrorKind::Timeout && fault.stage != Stage::Asked => {}
-            _ => host.note(&rules.breaker, true),
+        if let Some(reached) = was_reached(&response, begun.elapsed()) {
+            host.note(&rules.breaker, reached);
         }
         self.report.progress.timings = timings;
         self.judge(response?, &headers)
@@ -146,17 +138,25 @@ impl Running {
             let detail = format!("the server answered {status}, which nobody asked for");
             return Err(Fault::new(ErrorKind::Protocol, detail));
         }
-        // Also those beyond 599, which are of no class (RFC 9110, section 15).
-        let is_error = status.as_u16() >= 400;
-        if is_error && self.course.rules().status_is_error {
-            let mut fault = Fault::status(status);
-            fault.is_transient = retry::is_transient(status);
-            fault.retry_after = retry_after(&response.head.headers);
-            response.body.drain();
-            return Err(fault);
+        if self.course.rules().status_is_error {
+            if let Some(fault) = refusal(&response.head) {
+                response.body.drain();
+                return Err(fault);
+            }
         }
         Ok(Hop::Response(response))
     }
+}
+
+/// A status that is an error; also those beyond 599, which are of no class (RFC 9110, section 15).
+pub(super) fn refusal(head: &Head) -> Option<Fault> {
+    if head.status.as_u16() < 400 {
+        return None;
+    }
+    let mut fault = Fault::status(head.status);
+    fault.is_transient = retry::is_transient(head.status);
+    fault.retry_after = retry_after(&head.headers);
+    Some(fault)
 }
 
 /// The request's own headers, less what is only for the origin that was asked first.
@@ -171,10 +171,37 @@ pub(super) fn sent_headers(report: &Report) -> HeaderMap {
     headers
 }
 
+/// What a hop tells of whether the host takes connections; `None` where it did not come to that.
+fn was_reached(response: &Result<Response, Fault>, took: Duration) -> Option<bool> {
+    let Err(fault) = response else {
+        return Some(true);
+    };
+    match (fault.stage, fault.kind) {
+        _ if fault.is_out_of_handles() => None,
+        (Stage::Asked, _) | (_, ErrorKind::Truncated | ErrorKind::Protocol) => Some(true),
+        // The job's own time was over: the host's fault only if it had a fair part of it.
+        (Stage::Connecting, ErrorKind::Timeout) if !fault.is_transient => {
+            (took >= FAIR).then_some(false)
+        }
+        // By a host that is there, but is not who it should be.
+        (Stage::Connecting, ErrorKind::Tls) if !fault.is_transient => Some(true),
+        (Stage::Connecting, _) if fault.is_transient => Some(false),
+        _ => None,
+    }
+}
+
+/// How long a connection may well take, to a host that is there.
+const FAIR: Duration = Duration::from_secs(1);
+
 pub(super) fn unreachable_host(pause: Duration) -> Fault {
-    let detail = format!(
-        "not tried: the host took no connection the last times; the next try is in {pause:.1?}"
-    );
+    let detail = "not tried: the host took no connection the last times";
+    // As long as that is for ever.
+    let detail = match pause.as_secs() {
+        0..1_000_000_000 => {
+            format!("{detail}; the next try is in {pause:.1?} (see `host_breaker`)")
+        }
+        _ => format!("{detail}, and is not tried again (see `host_breaker`)"),
+    };
     Fault::new(ErrorKind::Connect, detail)
 }
 

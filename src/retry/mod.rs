@@ -130,6 +130,8 @@ impl RetryPolicy {
     /// Overrules which failures are tried again: `Some(true)` is yes, `Some(false)` is no, `None`
     /// is as if nothing had been asked. The default is to ask nothing.
     ///
+    /// It is not asked before a cut body goes on where it broke off; that counts as an attempt.
+    ///
     /// Called on a worker, so it should not block. Not called where there is nothing to decide:
     /// no retry is left, or the request was cancelled.
     pub fn decide(

@@ -113,6 +113,14 @@ impl<W: Work> Turn<'_, W> {
         self.shared.with(|state| state.close_gate(key, until));
     }
 
+    /// Whether the gate of the first budget is open, whose token the job has.
+    pub(crate) fn is_open(&self) -> bool {
+        match self.now {
+            Now::Holds(_, needs) => self.shared.state.lock().is_open(needs),
+            Now::Next(_) => false,
+        }
+    }
+
     /// Lets go of what lives with entries that idle, and returns what lives with the others.
     pub(crate) fn residents(&self) -> Vec<Arc<OnceLock<W::Resident>>> {
         self.shared.with(super::State::residents)

@@ -4,7 +4,7 @@ use std::io;
 
 use super::Sink;
 use crate::body::Body;
-use crate::fault::Fault;
+use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Report};
 
 pub(crate) struct Closure<F> {
@@ -26,7 +26,13 @@ where
 
     fn receive(&self, body: Body<'_>) -> Result<T, Fault> {
         body.check_length()?;
-        (self.run)(body).map_err(|error| Fault::from_io(error, "the caller's code failed"))
+        (self.run)(body).map_err(|error| {
+            let fault = Fault::from_io(error, "the caller's code failed");
+            Fault {
+                is_the_callers: fault.kind == ErrorKind::Io,
+                ..fault
+            }
+        })
     }
 
     fn item(part: T, _: Head, _: Report) -> T {

@@ -130,3 +130,36 @@ fn a_certificate_that_is_not_trusted_is_no_sign_of_a_dead_host() {
         assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn one_probe_at_a_time_also_where_it_takes_longer_than_the_cool_down() {
+    let dead = Dead::unreachable();
+    let breaker = after(1).cool_down(Duration::from_millis(20));
+    let limit = Duration::from_millis(300);
+    let downloader = with(|b| b.host_breaker(breaker).connect_timeout(limit));
+    let url = dead.url("/");
+    assert_eq!(
+        downloader.fetch(&url).unwrap_err().kind(),
+        ErrorKind::Timeout
+    );
+    // Until the first of them is the probe.
+    while downloader.fetch(&url).unwrap_err().kind() == ErrorKind::Connect {}
+    let kinds = downloader
+        .fetch_all(vec![url; 20])
+        .map(|page| page.unwrap_err().kind());
+    let tried = kinds.filter(|kind| *kind == ErrorKind::Timeout).count();
+    assert!(tried <= 1, "{tried} at once");
+}
+
+#[test]
+fn what_never_came_to_a_connection_is_no_sign_of_life() {
+    let dead = Dead::refusing();
+    let downloader = with(|b| b.host_breaker(after(2).cool_down(HOUR)));
+    let long = dead.url(&"/".repeat(70_000));
+    for url in [dead.url("/"), long, dead.url("/")] {
+        let _ = downloader.fetch(url).unwrap_err();
+    }
+    let error = downloader.fetch(dead.url("/")).unwrap_err();
+    assert!(error.to_string().contains("not tried"), "{error}");
+}

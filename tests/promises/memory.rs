@@ -27,7 +27,8 @@ fn a_recycled_buffer_holds_the_next_body_and_nothing_of_the_last() {
     assert_eq!(second.body(), b"/second");
     assert_eq!(second.body().as_ptr(), buffer, "no other was allocated");
     // Its buffer is the caller's now.
-    assert_eq!(second.into_body(), b"/second");
+    let kept = second.into_body();
+    assert_eq!(kept, b"/second");
     assert_ne!(fetch("/third-body").body().as_ptr(), buffer);
 }
 

@@ -26,6 +26,11 @@ fn rest(incoming: &Incoming) -> Reply {
     Reply::partial(WHOLE, start).header("ETag", STRONG)
 }
 
+fn rest_as(range: &str, body: &str) -> Reply {
+    let reply = Reply::status(206).header("ETag", STRONG);
+    reply.header("Content-Range", range).body(body)
+}
+
 fn retrying() -> Downloader {
     with(|b| b.retry(RetryPolicy::new().base(Duration::from_millis(5))))
 }
@@ -67,6 +72,7 @@ fn without_a_strong_validator_it_starts_again() {
         cut(),
         cut().header("ETag", "W/\"v1\""),
         cut().header("ETag", "v1"),
+        cut().header("ETag", "\"v1\", \"v2\""),
     ] {
         let (body, attempts, log) = after_a_cut(first, |incoming| {
             assert_eq!(incoming.header("range"), None);
@@ -80,7 +86,25 @@ fn without_a_strong_validator_it_starts_again() {
 #[test]
 fn what_is_not_certain_to_be_the_rest_is_not_taken_for_it() {
     type Second = fn(&Incoming) -> Reply;
-    let seconds: [(&str, Second); 9] = [
+    let seconds: &[(&str, Second)] = &[
+        ("not up to the end", |_| {
+            rest_as("bytes 15-20/31", &WHOLE[HALF..21])
+        }),
+        ("more than it says", |_| {
+            rest_as("bytes 15-20/31", "EVILEVILEVILEVIL")
+        }),
+        ("less than it says", |_| rest_as("bytes 15-30/31", "EVIL")),
+        ("in another coding", |_| {
+            rest_as("bytes 15-30/31", &WHOLE[HALF..]).header("Content-Encoding", "gzip")
+        }),
+        ("in parts", |_| {
+            rest_as("bytes 15-30/31", &WHOLE[HALF..]).header("Content-Type", "Multipart/byteranges")
+        }),
+        ("of nobody knows what", |_| {
+            Reply::status(206)
+                .header("Content-Range", "bytes 15-30/31")
+                .body(&WHOLE[HALF..])
+        }),
         ("the whole, as it is now", |_| {
             Reply::ok("another whole").header("ETag", "\"v2\"")
         }),
@@ -104,27 +128,14 @@ fn what_is_not_certain_to_be_the_rest_is_not_taken_for_it() {
         ("nothing left", |_| {
             Reply::status(416).header("Content-Range", "bytes */15")
         }),
-        ("an error", |_| Reply::status(500)),
         ("cut before its header", |_| Reply::nothing().then_reset()),
     ];
-    for (what, second) in seconds {
+    for &(what, second) in seconds {
         let (body, attempts, log) = after_a_cut(cut().header("ETag", STRONG), second);
         assert_eq!(body, "something else", "{what}");
         assert_eq!((attempts, log.len()), (3, 3), "{what}");
         assert_eq!(log[2].header("range"), None, "{what}");
     }
-}
-
-#[test]
-fn a_part_that_is_shorter_than_the_rest_is_not_its_end() {
-    let (body, attempts, _) = after_a_cut(cut().header("ETag", STRONG), |_| {
-        Reply::status(206)
-            .header("ETag", STRONG)
-            .header("Content-Range", "bytes 15-20/31")
-            .body(&WHOLE[HALF..21])
-    });
-    // The third is asked for the rest of the rest, and has none.
-    assert_eq!((body.as_str(), attempts), ("something else", 4));
 }
 
 #[test]
@@ -185,4 +196,97 @@ fn a_part_that_the_caller_asked_for_is_the_callers_affair() {
     assert_eq!(error.kind(), ErrorKind::Truncated);
     let ranges: Vec<_> = origin.log().iter().map(|i| i.range_start()).collect();
     assert_eq!(ranges, [Some(0); 4]);
+}
+
+#[test]
+fn a_part_of_what_has_no_known_length_is_not_taken_for_its_end() {
+    let chunked = Reply::status(200)
+        .chunked_part([&WHOLE[..HALF]])
+        .then_close();
+    let (body, attempts, _) = after_a_cut(chunked.header("ETag", STRONG), |_| {
+        rest_as("bytes 15-20/*", &WHOLE[HALF..21])
+    });
+    assert_eq!((body.as_str(), attempts), ("something else", 3));
+}
+
+#[test]
+fn what_the_server_says_when_the_rest_is_asked_for_is_heeded() {
+    let busy = |seconds: &'static str| {
+        move |_: &Incoming| Reply::status(503).header("Retry-After", seconds)
+    };
+    // Too long.
+    let origin = Origin::start(move |incoming| match incoming.visit() {
+        1 => cut().header("ETag", STRONG),
+        _ => busy("7200")(incoming),
+    });
+    let error = retrying().fetch(origin.url("/")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Status);
+    assert!(error.retry_after().is_some());
+    assert_eq!(origin.stats().requests.total, 2);
+    // Until then nobody asks.
+    let (body, _, log) = after_a_cut(cut().header("ETag", STRONG), busy("1"));
+    assert_eq!(body, "something else");
+    assert!(log[2].at() - log[1].at() >= Duration::from_secs(1));
+}
+
+#[test]
+fn a_time_limit_that_is_over_while_the_rest_is_awaited_says_so() {
+    let origin = Origin::start(|incoming| match incoming.visit() {
+        1 => cut().header("ETag", STRONG),
+        _ => Reply::nothing().then_stall(),
+    });
+    let request = fetchpool::Request::new(origin.url("/")).timeout(Duration::from_millis(200));
+    let error = retrying().fetch(request).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+}
+
+#[test]
+fn the_rest_is_asked_for_on_the_one_connection_that_the_token_is_for() {
+    let origin = Origin::start(|incoming| {
+        let start = incoming.range_start().unwrap_or(0) as usize;
+        let end = (start + 7).min(WHOLE.len());
+        let reply = match start {
+            0 => Reply::status(200),
+            _ => Reply::status(206).header("Content-Range", format!("bytes {start}-30/31")),
+        };
+        reply
+            .header("ETag", STRONG)
+            .declared_length((WHOLE.len() - start) as u64)
+            .then_send(&WHOLE[start..end])
+            .then_close()
+    });
+    let downloader = with(|b| b.per_host(crate::n(1)).retry(RetryPolicy::new().retries(9)));
+    let page = downloader.fetch(origin.url("/")).unwrap();
+    assert_eq!(page.text(), WHOLE);
+    assert_eq!(origin.stats().connections.peak, 1);
+}
+
+#[test]
+fn a_body_that_has_failed_does_not_end_well_for_who_reads_on() {
+    let origin = Origin::start(|_| Reply::ok("half").declared_length(9).then_close());
+    let mut bodies = with(|b| b).fetch_with([origin.url("/")], |mut body| {
+        let mut buffer = [0; 100];
+        let amounts: Vec<_> = (0..5).map(|_| body.read(&mut buffer).ok()).collect();
+        Ok(amounts)
+    });
+    assert_eq!(
+        bodies.next().unwrap().unwrap(),
+        [Some(4), None, None, None, None]
+    );
+}
+
+#[test]
+fn a_not_modified_tells_the_length_that_it_does_not_send() {
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/304" => Reply::raw("HTTP/1.1 304 Not Modified\r\nContent-Length: 31\r\n\r\n"),
+        _ => Reply::raw("HTTP/1.1 204 No Content\r\nContent-Length: 31\r\n\r\n"),
+    });
+    for path in ["/304", "/204"] {
+        let request = fetchpool::Request::new(origin.url(path)).header(
+            fetchpool::HeaderName::from_static("if-none-match"),
+            fetchpool::HeaderValue::from_static(STRONG),
+        );
+        let page = retrying().fetch(request).unwrap();
+        assert_eq!((page.body(), page.report().attempts()), (&b""[..], 1));
+    }
 }

@@ -299,3 +299,16 @@ fn what_is_no_response_is_asked_for_again_only_on_a_connection_that_was_used_bef
     assert_eq!(error.kind(), ErrorKind::Protocol);
     assert_eq!(error.report().unwrap().attempts(), 1);
 }
+
+#[cfg(unix)]
+#[test]
+fn an_error_of_the_closures_own_is_its_outcome_whatever_it_is() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let out_of_handles = rustix::io::Errno::MFILE.raw_os_error();
+    let mut bodies = retrying(|b| b).fetch_with([origin.url("/")], move |_| {
+        Err::<(), _>(std::io::Error::from_raw_os_error(out_of_handles))
+    });
+    let error = bodies.next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(origin.stats().requests.total, 1);
+}

@@ -107,7 +107,9 @@ impl Lookups {
                         return Err(whole.fault("while the host's name was looked up"));
                     }
                     let limit = self.settings.limit;
-                    let detail = format!("looking up {host:?} took longer than {limit:?}");
+                    let detail = format!(
+                        "looking up {host:?} took longer than {limit:?} (see `resolve_timeout`)"
+                    );
                     return Err(Fault::new(ErrorKind::Timeout, detail));
                 }
                 Answer::Unknown => {}

@@ -120,6 +120,11 @@ impl<W: Work> State<W> {
         }
     }
 
+    pub(in super::super) fn is_open(&self, needs: Needs) -> bool {
+        let first = needs.iter().next().and_then(|id| self.budgets.get(id));
+        first.is_some_and(|budget| budget.closed_until.is_none())
+    }
+
     /// Ends everything; from now on nothing is let in.
     pub(in super::super) fn stop(&mut self, why: Ended) {
         if self.stopped.is_some() {
