@@ -215,9 +215,9 @@ impl<'a> Reader<'a> {
             // Extensions may be refused for their length; nor need blanks be understood. A sign is no
             // part of a size, but the client takes one, and what it means is plain.
             self.is_strict &= line.len() == size.len() && line.len() <= 8;
-            let size = std::str::from_utf8(size).map_err(|_| Stop::Bad)?.trim();
+            let size = std::str::from_utf8(size).map_err(|_| Stop::Bad)?;
             self.is_strict &= size.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let size = usize::from_str_radix(size, 16).map_err(|_| Stop::Bad)?;
+            let size = usize::from_str_radix(size.trim(), 16).map_err(|_| Stop::Bad)?;
             if size == 0 {
                 break;
             }
