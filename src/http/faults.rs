@@ -19,6 +19,11 @@ pub(super) fn fault_of(error: ureq::Error) -> Fault {
             "the connection was closed before the response was whole",
             error,
         ),
+        // It had bytes that make no sense without those to come: a chunk's size, or its end.
+        E::BodyStalled => Fault::new(
+            ErrorKind::Truncated,
+            "the connection was closed within the framing of a chunk",
+        ),
         E::HostNotFound => Fault::new(ErrorKind::Dns, "the host's name has no address"),
         // Not what it says: that is the URL, with its secrets.
         E::BadUri(_) => Fault::new(

@@ -68,6 +68,19 @@ fn a_body_cut_short_is_truncated_however_it_is_framed() {
 }
 
 #[test]
+fn a_chunked_body_is_truncated_wherever_it_is_cut() {
+    const CHUNKS: &str = "5\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\n";
+    for length in 0..CHUNKS.len() {
+        let sent = format!(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{}",
+            &CHUNKS[..length]
+        );
+        let cut = kind(move || Reply::raw(&sent).then_close());
+        assert_eq!(cut, Err(ErrorKind::Truncated), "after {length} bytes");
+    }
+}
+
+#[test]
 fn what_is_not_http_or_not_an_answer_is_a_protocol_error() {
     let protocol = Err(ErrorKind::Protocol);
     assert_eq!(

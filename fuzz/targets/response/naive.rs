@@ -262,7 +262,8 @@ impl<'a> Reader<'a> {
     fn crlf_line(&mut self) -> Result<&'a [u8], Stop> {
         let end = self.rest.windows(2).position(|pair| pair == b"\r\n");
         let Some(end) = end else {
-            self.is_strict = false;
+            let digits = self.rest.strip_suffix(b"\r").unwrap_or(self.rest);
+            self.is_strict &= digits.len() <= 8 && digits.iter().all(u8::is_ascii_hexdigit);
             return Err(Stop::Cut);
         };
         let line = &self.rest[..end];
