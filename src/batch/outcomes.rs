@@ -79,6 +79,8 @@ impl<T> Outcomes<T> {
         }
         if self.taken.is_empty() {
             self.intake.ticket.may_wait();
+            // What comes may be waiting for these.
+            self.intake.ticket.read(std::mem::take(&mut self.owed));
             self.inbox.take(&mut self.taken);
         }
         let message = self.taken.pop().expect("it waits until there is one");

@@ -96,3 +96,19 @@ fn a_bad_url_that_is_pushed_has_its_outcome() {
     drop(jobs);
     assert_eq!(pages.filter(Result::is_err).count(), 2);
 }
+
+#[test]
+fn the_room_of_an_outcome_is_free_before_the_next_is_waited_for() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    for _ in 0..20 {
+        let downloader = with(|b| b.workers(1).unread(n(1)));
+        let (jobs, mut outcomes) = downloader.open();
+        let before = origin.stats().requests.total;
+        jobs.push(origin.url("/1"));
+        jobs.push(origin.url("/2"));
+        origin.wait_until(|stats| stats.requests.total > before && stats.requests.now == 0);
+        // Its word that no more is pushed comes after the first outcome, and both are taken at once.
+        drop(jobs);
+        assert_eq!(outcomes.by_ref().flatten().count(), 2);
+    }
+}
