@@ -1,5 +1,6 @@
 //! What lives with a host's budget: its connections, and whether it can be reached.
 
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +27,9 @@ pub(crate) struct Host {
 
 #[derive(Default)]
 struct Idle {
-    /// The last one used is used next: its connection is the warmest, and the others age.
-    agents: Vec<ureq::Agent>,
+    /// With the time since when. The last one used is used next: its connection is the warmest,
+    /// and the others age at the front.
+    agents: VecDeque<(Instant, ureq::Agent)>,
     /// How often all were let go of.
     shed: u32,
 }
@@ -52,7 +54,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let mut idle = self.host.idle.lock();
         if idle.shed == self.shed {
-            idle.agents.extend(self.agent.take());
+            let now = Instant::now();
+            idle.agents
+                .extend(self.agent.take().map(|agent| (now, agent)));
         }
         // One that stays is dropped after the lock: that closes a socket.
     }
@@ -61,8 +65,15 @@ impl Drop for Lease {
 impl Host {
     pub(super) fn lease(self: &Arc<Self>, client: &Client) -> Lease {
         let mut idle = self.idle.lock();
-        let (agent, shed) = (idle.agents.pop(), idle.shed);
+        let (agent, shed) = (idle.agents.pop_back(), idle.shed);
+        // Nobody else looks at those that a busy host does not need. One a lease keeps up.
+        let is_old = |(since, _): &(Instant, _)| since.elapsed() >= client.idle_age();
+        let old = idle.agents.front().is_some_and(is_old);
+        let old = old.then(|| idle.agents.pop_front());
         drop(idle);
+        // Not under the lock: this closes a socket.
+        drop(old);
+        let agent = agent.map(|(_, agent)| agent);
         Lease {
             agent: Some(agent.unwrap_or_else(|| client.agent())),
             host: Arc::clone(self),

@@ -205,6 +205,10 @@ impl Client {
         )
     }
 
+    fn idle_age(&self) -> Duration {
+        self.config.max_idle_age()
+    }
+
     /// Forgets the addresses of all hosts.
     pub(crate) fn flush_names(&self) {
         self.dialer.names.flush();

@@ -65,9 +65,7 @@ impl Connector<()> for Dialer {
                 Some(deadline)
                     if matches!(fault.kind, ErrorKind::Timeout | ErrorKind::Cancelled) =>
                 {
-                    deadline
-                        .fault("before there was a connection")
-                        .while_at(Stage::Connecting)
+                    deadline.fault("before there was a connection")
                 }
                 _ => fault,
             });

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::running::{Running, unreachable_host};
+use super::running::{Running, deadline, unreachable_host};
 use super::{Job, panicked};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
@@ -103,7 +103,7 @@ impl Running {
     }
 
     fn try_again(mut self, turn: &mut Turn<'_, Job>, now: Instant, pause: Duration, fault: Fault) {
-        let deadline = Deadline::first(self.report.progress.deadline, self.course.deadline());
+        let deadline = deadline(&*self.course, &self.report);
         let in_time = |at: &Instant| deadline.is_none_or(|deadline| *at < deadline.at);
         let Some(at) = now.checked_add(pause).filter(in_time) else {
             return self.end(

@@ -2,16 +2,14 @@
 
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::running::{refusal, sent_headers};
+use super::running::{ask, refusal, sent_headers};
 use super::{Course, Job, panicked};
-use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault};
-use crate::http::{Ask, Client, ContentRange, Host, Reader, Response};
+use crate::http::{ContentRange, Reader, Response};
 use crate::outcome::{Head, Report, Timings};
 use crate::schedule::Turn;
 
@@ -24,52 +22,36 @@ pub(crate) fn read_body<T>(
     read: impl FnOnce(&mut dyn Read, &Head, &Report) -> Result<T, Fault>,
 ) -> (Head, Result<T, Fault>) {
     let Response { head, body } = response;
-    let rules = course.rules();
-    let headers = sent_headers(report);
-    let mut made = 0;
-    let read = {
-        let report = &*report;
-        let chain = report.chain();
-        let mut source = Resuming {
-            client: &rules.client,
-            host: turn.resident().get().expect("it has just answered"),
-            ask: Ask {
-                url: report.current_url().expect("it has just answered"),
-                headers: &headers,
-                has_left: chain.is_some_and(|chain| chain.has_left_its_origin()),
-                post: turn.post(),
-                deadline: Deadline::first(report.progress.deadline, course.deadline()),
-            },
-            is_open: &|| turn.is_open(),
-            head: &head,
-            reader: Some(body),
-            length: None,
-            taken: 0,
-            left: rules.retries.left(report.progress.attempts),
-            made: 0,
-            broken: None,
-        };
-        let read = catch_unwind(AssertUnwindSafe(|| {
-            let part = read(&mut source, &head, report)?;
-            source.drain();
-            Ok(part)
-        }));
-        made += source.made;
-        read.unwrap_or_else(|panic| Err(panicked(panic)))
+    let mut source = Resuming {
+        course,
+        turn,
+        report,
+        head: &head,
+        reader: Some(body),
+        length: None,
+        taken: 0,
+        made: 0,
+        broken: None,
     };
+    let read = catch_unwind(AssertUnwindSafe(|| {
+        let part = read(&mut source, &head, report)?;
+        source.drain();
+        Ok(part)
+    }));
+    let made = source.made;
+    // What is left of the body, and with it the connection, goes before the token.
+    drop(source);
     report.progress.attempts += made;
     report.progress.has_been_read = true;
-    (head, read)
+    (head, read.unwrap_or_else(|panic| Err(panicked(panic))))
 }
 
 /// A body that is asked for again, from where it broke off: at once, as nobody else can use the
 /// worker while the sink waits for the rest.
 struct Resuming<'a> {
-    client: &'a Client,
-    host: &'a Arc<Host>,
-    ask: Ask<'a>,
-    /// Whether the host may be asked just now.
-    is_open: &'a dyn Fn() -> bool,
+    course: &'a dyn Course,
+    turn: &'a Turn<'a, Job>,
+    report: &'a Report,
     /// Of the response whose rest is wanted.
     head: &'a Head,
     /// `None` while the rest is asked for: its connection goes first.
@@ -77,9 +59,7 @@ struct Resuming<'a> {
     /// The length of the whole, once a part has told it.
     length: Option<u64>,
     taken: u64,
-    /// How many more times it may be asked for.
-    left: u32,
-    /// How many times it was.
+    /// How many times the rest was asked for.
     made: u32,
     /// It failed: who reads on gets nothing more, and no end either.
     broken: Option<ErrorKind>,
@@ -108,23 +88,23 @@ impl Resuming<'_> {
         let Some(validator) = self.validator().cloned() else {
             return Ok(None);
         };
-        if self.left == 0 || !(self.is_open)() {
+        let rules = self.course.rules();
+        let attempts = self.report.progress.attempts + self.made;
+        if rules.retries.left(attempts) == 0 || !self.turn.is_open() {
             return Ok(None);
         }
-        self.left -= 1;
         self.made += 1;
         self.reader = None;
-        let mut headers = self.ask.headers.clone();
+        let mut headers = sent_headers(self.report);
         let range = format!("bytes={}-", self.taken);
         headers.insert(RANGE, HeaderValue::try_from(range).expect("visible ASCII"));
         headers.insert(IF_RANGE, validator);
-        let ask = Ask {
-            headers: &headers,
-            ..self.ask
-        };
-        let response = self.client.get(self.host, &ask, &mut Timings::default())?;
+        let ask = ask(self.course, self.turn, self.report, &headers);
+        let host = self.turn.resident().get().expect("it has just answered");
+        let response = rules.client.get(host, &ask, &mut Timings::default())?;
         // As any other: it may say that the host is not to be asked for a while.
-        if let Some(fault) = refusal(&response.head).filter(|fault| fault.is_transient) {
+        let refused = refusal(&response.head).filter(|fault| fault.is_transient);
+        if let Some(fault) = refused.filter(|_| rules.status_is_error) {
             return Err(fault);
         }
         let length = self.length_of(&response.head);

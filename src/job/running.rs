@@ -93,7 +93,7 @@ impl Running {
         if turn.post().is_interrupted() {
             return Err(Fault::cancelled());
         }
-        let deadline = Deadline::first(self.report.progress.deadline, self.course.deadline());
+        let deadline = deadline(&*self.course, &self.report);
         if let Some(deadline) = deadline.filter(Deadline::has_passed) {
             return Err(deadline.fault("before it was asked for"));
         }
@@ -106,13 +106,7 @@ impl Running {
             };
         }
         let headers = sent_headers(&self.report);
-        let ask = Ask {
-            url: self.url(),
-            headers: &headers,
-            has_left: self.chain().has_left_its_origin(),
-            post: turn.post(),
-            deadline,
-        };
+        let ask = ask(&*self.course, turn, &self.report, &headers);
         let mut timings = self.report.progress.timings;
         let begun = Instant::now();
         let response = rules.client.get(host, &ask, &mut timings);
@@ -157,6 +151,28 @@ pub(super) fn refusal(head: &Head) -> Option<Fault> {
     fault.is_transient = retry::is_transient(head.status);
     fault.retry_after = retry_after(&head.headers);
     Some(fault)
+}
+
+/// The first that ends this job: its own or its batch's.
+pub(super) fn deadline(course: &dyn Course, report: &Report) -> Option<Deadline> {
+    Deadline::first(report.progress.deadline, course.deadline())
+}
+
+/// What is asked for in the present hop.
+pub(super) fn ask<'a>(
+    course: &dyn Course,
+    turn: &'a Turn<'_, Job>,
+    report: &'a Report,
+    headers: &'a HeaderMap,
+) -> Ask<'a> {
+    let chain = report.chain().expect("checked when it was let in");
+    Ask {
+        url: chain.followed.last().unwrap_or(chain.asked),
+        headers,
+        has_left: chain.has_left_its_origin(),
+        post: turn.post(),
+        deadline: deadline(course, report),
+    }
 }
 
 /// The request's own headers, less what is only for the origin that was asked first.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use fetchpool::{Body, Builder, ErrorKind, Resolve};
 
 use super::save::Directory;
-use crate::support::{self, Origin, Reply};
+use crate::support::{self, Gate, Origin, Reply};
 use crate::{n, with};
 
 /// In the environment of the process with the downloader: the port of the origin, which is in
@@ -275,4 +275,28 @@ fn twenty_thousand_hosts_cost_no_more_sockets_and_memory_than_five_thousand() {
     assert!(most_handles < 64 + 2 * 32 + 16, "{figures}");
     assert!(late < early + 8 * 1024, "{figures}");
     assert!(took < Duration::from_secs(60), "{figures}");
+}
+
+#[test]
+fn connections_that_a_busy_host_does_not_need_age_out_as_well() {
+    let both = Gate::new();
+    let gate = both.clone();
+    let origin = Origin::start(move |incoming| match incoming.target() {
+        "/both" => Reply::ok("x").after(&gate),
+        _ => Reply::ok("x"),
+    });
+    let downloader = with(|b| b.idle_age(Duration::from_millis(100)));
+    let mut pages = downloader.fetch_all([origin.url("/both"), origin.url("/both")]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            both.wait_for_waiters(2);
+            both.open();
+        });
+        assert_eq!(pages.by_ref().flatten().count(), 2);
+    });
+    // One of them is used all the time, and is not old.
+    support::eventually("the other is closed", || {
+        downloader.fetch(origin.url("/")).unwrap();
+        origin.stats().connections.now == 1
+    });
 }

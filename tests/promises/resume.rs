@@ -21,6 +21,21 @@ fn cut() -> Reply {
         .then_close()
 }
 
+/// What is asked for, cut after so many bytes.
+fn cut_after(incoming: &Incoming, bytes: usize) -> Reply {
+    let start = incoming.range_start().unwrap_or(0) as usize;
+    let end = (start + bytes).min(WHOLE.len());
+    let reply = match start {
+        0 => Reply::status(200),
+        _ => Reply::status(206).header("Content-Range", format!("bytes {start}-30/31")),
+    };
+    reply
+        .header("ETag", STRONG)
+        .declared_length((WHOLE.len() - start) as u64)
+        .then_send(&WHOLE[start..end])
+        .then_close()
+}
+
 fn rest(incoming: &Incoming) -> Reply {
     let start = incoming.range_start().expect("a part is asked for");
     Reply::partial(WHOLE, start).header("ETag", STRONG)
@@ -159,18 +174,7 @@ fn a_closure_reads_on_and_is_fed_no_byte_twice() {
 
 #[test]
 fn a_body_that_is_cut_again_and_again_is_asked_for_as_often_as_there_are_retries() {
-    let origin = Origin::start(|incoming| {
-        let start = incoming.range_start().unwrap_or(0) as usize;
-        let reply = match start {
-            0 => Reply::status(200),
-            _ => Reply::status(206).header("Content-Range", format!("bytes {start}-30/31")),
-        };
-        reply
-            .header("ETag", STRONG)
-            .declared_length((WHOLE.len() - start) as u64)
-            .then_send(&WHOLE[start..=start])
-            .then_close()
-    });
+    let origin = Origin::start(|incoming| cut_after(incoming, 1));
     let error = retrying().fetch(origin.url("/")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Truncated);
     assert_eq!(error.report().unwrap().attempts(), 4);
@@ -242,19 +246,7 @@ fn a_time_limit_that_is_over_while_the_rest_is_awaited_says_so() {
 
 #[test]
 fn the_rest_is_asked_for_on_the_one_connection_that_the_token_is_for() {
-    let origin = Origin::start(|incoming| {
-        let start = incoming.range_start().unwrap_or(0) as usize;
-        let end = (start + 7).min(WHOLE.len());
-        let reply = match start {
-            0 => Reply::status(200),
-            _ => Reply::status(206).header("Content-Range", format!("bytes {start}-30/31")),
-        };
-        reply
-            .header("ETag", STRONG)
-            .declared_length((WHOLE.len() - start) as u64)
-            .then_send(&WHOLE[start..end])
-            .then_close()
-    });
+    let origin = Origin::start(|incoming| cut_after(incoming, 7));
     let downloader = with(|b| b.per_host(crate::n(1)).retry(RetryPolicy::new().retries(9)));
     let page = downloader.fetch(origin.url("/")).unwrap();
     assert_eq!(page.text(), WHOLE);
@@ -289,4 +281,16 @@ fn a_not_modified_tells_the_length_that_it_does_not_send() {
         let page = retrying().fetch(request).unwrap();
         assert_eq!((page.body(), page.report().attempts()), (&b""[..], 1));
     }
+}
+
+#[test]
+fn who_takes_statuses_for_responses_has_no_error_of_one_for_the_rest() {
+    let origin = Origin::start(|incoming| match incoming.visit() {
+        1 => cut().header("ETag", STRONG),
+        _ => Reply::status(503),
+    });
+    let policy = RetryPolicy::new().retries(1).base(Duration::from_millis(5));
+    let downloader = with(|b| b.retry(policy).status_as_error(false));
+    let error = downloader.fetch(origin.url("/")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Truncated);
 }
