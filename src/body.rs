@@ -38,13 +38,14 @@ impl<'a> Body<'a> {
         report: &'a Report,
         reader: &'a mut dyn Read,
         limit: u64,
+        kept: u64,
     ) -> Self {
         Self {
             head,
             report,
             reader,
             limit,
-            taken: 0,
+            taken: kept,
         }
     }
 
@@ -93,7 +94,8 @@ impl<'a> Body<'a> {
         self.report.progress.has_been_read
     }
 
-    /// How many bytes have been read.
+    /// How many bytes of it there are: those that its sink had before, and those that have been
+    /// read.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
@@ -101,7 +103,7 @@ impl<'a> Body<'a> {
     /// Fails early where the response tells that its body is too large.
     pub(crate) fn check_length(&self) -> Result<(), Fault> {
         match self.content_length() {
-            Some(length) if length > self.limit => Err(self.too_large()),
+            Some(length) if self.taken.saturating_add(length) > self.limit => Err(self.too_large()),
             _ => Ok(()),
         }
     }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use crate::job::keys_of;
 use crate::outcome::{Fetched, Received, Saved};
 use crate::request::Request;
 use crate::schedule::{Denied, Key, Keys, Permit};
-use crate::sink::{Closure, Files, Memory};
+use crate::sink::{Closure, Directory, Files, Memory};
 
 /// Fetches URLs with a fixed pool of threads, and never opens more than a set number of
 /// connections to a host.
@@ -180,7 +179,7 @@ impl Downloader {
     pub fn save_all<I>(
         &self,
         requests: I,
-        directory: impl Into<PathBuf>,
+        directory: impl Into<Directory>,
     ) -> Batch<I::IntoIter, Saved>
     where
         I: IntoIterator,

@@ -130,6 +130,7 @@ pub use crate::outcome::{Fetched, Received, Report, Saved, Timings};
 pub use crate::request::Request;
 pub use crate::retry::{Failure, RetryPolicy};
 pub use crate::schedule::{Key, Permit, Priority};
+pub use crate::sink::{Directory, Layout, NameFrom, OnExist};
 
 /// The README's examples are compiled with the documentation's.
 #[cfg(doctest)]

@@ -37,6 +37,11 @@ pub(crate) struct Progress {
     pub(crate) timings: Timings,
     /// A body has been given to the sink, in an attempt that failed.
     pub(crate) has_been_read: bool,
+    /// How many before it in its batch go by the same name.
+    pub(crate) namesakes: u32,
+    /// What the sink had of it turned out to be of no use: it is not asked about again.
+    pub(crate) is_afresh: bool,
+    pub(crate) resumed_from: Option<u64>,
     /// Between attempts, in sum.
     pub(crate) paused: Duration,
     pub(crate) deadline: Option<Deadline>,
@@ -97,6 +102,14 @@ impl Report {
     #[must_use]
     pub fn shown(&self, url: &Url) -> String {
         self.secrets.url(url)
+    }
+
+    /// How many of the body's bytes were there already, from an attempt or a run before, when the
+    /// rest was asked for; the last time, if that was done several times. `None` where all came in
+    /// one piece.
+    #[must_use]
+    pub fn resumed_from(&self) -> Option<u64> {
+        self.progress.resumed_from
     }
 
     /// The way so far; `None` if there was no URL to begin with.
@@ -255,9 +268,11 @@ pub struct Received {
 /// A response whose body is in a file.
 pub struct Saved {
     pub(crate) report: Report,
-    pub(crate) head: Head,
+    /// `None` where nobody was asked.
+    pub(crate) head: Option<Head>,
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
+    pub(crate) was_present: bool,
 }
 
 impl Fetched {
@@ -318,6 +333,59 @@ impl Saved {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// It stood there before, and was left as it was: see [`OnExist`](crate::OnExist).
+    #[must_use]
+    pub fn was_present(&self) -> bool {
+        self.was_present
+    }
+
+    /// The URL that answered, after redirects, without user name and password; the one that was
+    /// asked for, where no server was asked. It may have other secrets: see
+    /// [`shown_url`](Self::shown_url).
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        match &self.head {
+            Some(head) => head.url(&self.report),
+            None => self
+                .report
+                .current_url()
+                .expect("checked when it was let in"),
+        }
+    }
+
+    /// The same URL in the form in which it may be shown: see [`Report::shown`].
+    #[must_use]
+    pub fn shown_url(&self) -> String {
+        self.report.shown(self.url())
+    }
+
+    /// The response's status: 200 as a rule, 206 where only the rest was fetched, 304 where there
+    /// was nothing to fetch. `None` where no server was asked.
+    #[must_use]
+    pub fn status(&self) -> Option<StatusCode> {
+        self.head.as_ref().map(|head| head.status)
+    }
+
+    /// The response's headers. `None` where no server was asked.
+    #[must_use]
+    pub fn headers(&self) -> Option<&HeaderMap> {
+        self.head.as_ref().map(|head| &head.headers)
+    }
+
+    /// Whether the response told the length of the body, or marked its end, and that is what
+    /// arrived; `true` for what stood there before. `false` for a body that ended with the connection
+    /// (RFC 9112, section 6.3, item 8): nobody can tell whether it is whole.
+    #[must_use]
+    pub fn length_verified(&self) -> bool {
+        self.was_present || self.head.as_ref().is_none_or(|head| head.length_known)
+    }
+
+    /// Which job it was, and how it went.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
 }
 
 macro_rules! what_every_response_tells {
@@ -368,7 +436,6 @@ macro_rules! what_every_response_tells {
 
 what_every_response_tells!(Fetched);
 what_every_response_tells!(Received);
-what_every_response_tells!(Saved);
 
 impl fmt::Debug for Fetched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -394,7 +461,7 @@ impl fmt::Debug for Saved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Saved")
             .field("report", &self.report)
-            .field("status", &self.head.status)
+            .field("status", &self.status())
             .field("path", &self.path)
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,17 @@ struct Extras {
     priority: Priority,
     budgets: Vec<Key>,
     timeout: Option<Duration>,
+    place: Option<Place>,
     tag: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Where the caller wants a file to stand.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// In the directory of its batch.
+    Below(PathBuf),
+    /// Just there.
+    At(PathBuf),
 }
 
 impl Request {
@@ -130,6 +141,25 @@ impl Request {
         self
     }
 
+    /// Names its file, where it is saved: a path relative to the directory.
+    ///
+    /// It is made safe: roots and `..` are left out, and each part is made a name that all systems
+    /// take. So it can be what others have written; [`save_to`](Self::save_to) takes a path as it
+    /// is.
+    #[must_use]
+    pub fn save_as(mut self, path: impl Into<PathBuf>) -> Self {
+        self.extras().place = Some(Place::Below(path.into()));
+        self
+    }
+
+    /// Says where its file goes, where it is saved: to just this path, which may be outside of the
+    /// directory.
+    #[must_use]
+    pub fn save_to(mut self, path: impl Into<PathBuf>) -> Self {
+        self.extras().place = Some(Place::At(path.into()));
+        self
+    }
+
     /// Attaches something of the caller's, which comes back with the outcome.
     #[must_use]
     pub fn tag(mut self, tag: impl Any + Send + Sync) -> Self {
@@ -165,6 +195,10 @@ impl Request {
 
     pub(crate) fn its_timeout(&self) -> Option<Duration> {
         self.extras.as_ref()?.timeout
+    }
+
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.extras.as_ref()?.place.as_ref()
     }
 
     pub(crate) fn checked_url(&self) -> Result<&Url, Fault> {

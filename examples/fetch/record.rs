@@ -111,7 +111,7 @@ impl From<Saved> for Record {
         Self {
             bytes: Some(saved.bytes()),
             final_url: Some(saved.shown_url()),
-            status: Some(saved.status().as_u16()),
+            status: saved.status().map(|status| status.as_u16()),
             path: Some(saved.path().to_owned()),
             ..Self::begin(saved.report())
         }

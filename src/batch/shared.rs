@@ -11,11 +11,12 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::http::Response;
-use crate::job::{Course, Job, panicked, read_body};
-use crate::outcome::Report;
+use crate::job::{Answer, Course, Job, Kept, panicked, read_body};
+use crate::outcome::{Head, Report};
+use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Feed, Turn};
-use crate::sink::Sink;
+use crate::sink::{Sink, Stock};
 
 /// The part of a batch that its jobs share.
 pub(super) struct Shared<S: Sink> {
@@ -47,6 +48,28 @@ impl<S: Sink> Shared<S> {
             item,
         });
     }
+
+    fn receive(
+        &self,
+        turn: &Turn<'_, Job>,
+        response: Response,
+        stock: Stock,
+        kept: Kept,
+        report: &mut Report,
+    ) -> (Option<Head>, Result<S::Part, Fault>) {
+        let (head, part) = read_body(
+            self,
+            turn,
+            response,
+            kept,
+            report,
+            |reader, head, report| {
+                let body = Body::new(head, report, reader, self.sink.limit(), kept.bytes);
+                self.sink.receive(body, stock)
+            },
+        );
+        (Some(head), part)
+    }
 }
 
 impl<S: Sink> Course for Shared<S> {
@@ -70,17 +93,32 @@ impl<S: Sink> Course for Shared<S> {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
+    fn admit(&self, request: &Request) -> u32 {
+        self.sink.admit(request)
+    }
+
+    fn stock(&self, report: &Report) -> Result<Stock, Fault> {
+        self.sink.stock(report)
+    }
+
     fn finish(
         &self,
         turn: &mut Turn<'_, Job>,
-        response: Response,
+        answer: Answer,
         mut report: Report,
     ) -> Result<(), Box<(Report, Fault)>> {
         let start = Instant::now();
-        let (head, part) = read_body(self, turn, response, &mut report, |reader, head, report| {
-            self.sink
-                .receive(Body::new(head, report, reader, self.sink.limit()))
-        });
+        let (head, part) = match answer {
+            Answer::Body(response, stock, kept) => {
+                self.receive(turn, response, stock, kept, &mut report)
+            }
+            Answer::Here(head, stock) => {
+                report.progress.resumed_from = stock.begun();
+                let settle = || self.sink.settle(stock, head.as_ref(), &report);
+                let part = catch_unwind(AssertUnwindSafe(settle));
+                (head, part.unwrap_or_else(|panic| Err(panicked(panic))))
+            }
+        };
         report.progress.timings.body += start.elapsed();
         let part = match part {
             Ok(part) => part,

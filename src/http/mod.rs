@@ -12,6 +12,7 @@ mod line;
 mod pace;
 pub(crate) mod redirect;
 pub(crate) mod resolve;
+mod rest;
 pub(crate) mod tls;
 mod transport;
 mod wire;
@@ -37,12 +38,12 @@ use crate::request::without_credentials;
 use crate::schedule::Post;
 
 pub use circuit::HostBreaker;
-pub(crate) use content_range::ContentRange;
 use faults::fault_of;
 pub(crate) use host::Host;
 use host::Lease;
 use pace::Pace;
 use redirect::Chain;
+pub(crate) use rest::{Beginning, strong_validator};
 
 /// How requests are made, whatever the host.
 pub(crate) struct Settings {

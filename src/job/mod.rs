@@ -12,12 +12,13 @@ use std::time::Instant;
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::{Host, Response};
-use crate::outcome::{Progress, Report};
+use crate::outcome::{Head, Progress, Report};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
+use crate::sink::Stock;
 use again::RAISE_LIMIT;
-pub(crate) use resume::read_body;
+pub(crate) use resume::{Kept, read_body};
 use running::Running;
 
 /// What a job knows of its batch.
@@ -35,12 +36,19 @@ pub(crate) trait Course: Send + Sync {
     /// From now on it is.
     fn set_cancelled(&self);
 
+    /// Of a request that is let in, in the order of the input: how many before it go by the same
+    /// name.
+    fn admit(&self, request: &Request) -> u32;
+
+    /// What the sink has already of what is about to be asked for.
+    fn stock(&self, report: &Report) -> Result<Stock, Fault>;
+
     /// Gives the body to the sink, the tokens back, and the outcome to the consumer. Where that
     /// fails, none of these but the first.
     fn finish(
         &self,
         turn: &mut Turn<'_, Job>,
-        response: Response,
+        answer: Answer,
         report: Report,
     ) -> Result<(), Box<(Report, Fault)>>;
 
@@ -48,11 +56,22 @@ pub(crate) trait Course: Send + Sync {
     fn fail(&self, report: Report, fault: Fault, has_run: bool);
 }
 
+/// What the last hop came to.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of the largest")]
+pub(crate) enum Answer {
+    /// A body; the sink may have its beginning.
+    Body(Response, Stock, Kept),
+    /// What the sink has is all, as the response says if there is one.
+    Here(Option<Head>, Stock),
+}
+
 /// Small while it waits for its first turn, as a hundred thousand may.
 pub(crate) struct Job {
     course: Arc<dyn Course>,
     request: Request,
     index: u64,
+    /// How many before it in its batch go by the same name.
+    namesakes: u32,
     /// Of the next hop.
     host: Key,
     /// Since when it waits for its turn.
@@ -66,6 +85,7 @@ impl Job {
     pub(crate) fn new(course: Arc<dyn Course>, request: Request, index: u64) -> Option<Self> {
         match request.checked_url().map(Key::host) {
             Ok(host) => Some(Self {
+                namesakes: course.admit(&request),
                 course,
                 request,
                 index,
@@ -136,6 +156,7 @@ impl Job {
     fn wake(self) -> Running {
         let deadline = self.deadline();
         let mut progress = self.begun.map_or_else(Progress::default, |begun| *begun);
+        progress.namesakes = self.namesakes;
         progress.timings.queued += self.since.elapsed();
         progress.deadline = deadline;
         let secrets = self.course.rules().client.secrets().clone();

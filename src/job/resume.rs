@@ -3,21 +3,30 @@
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::StatusCode;
+use http::header::CONTENT_ENCODING;
 
 use super::running::{ask, refusal, sent_headers};
 use super::{Course, Job, panicked};
 use crate::fault::{ErrorKind, Fault};
-use crate::http::{ContentRange, Reader, Response};
+use crate::http::{Beginning, Reader, Response, strong_validator};
 use crate::outcome::{Head, Report, Timings};
 use crate::schedule::Turn;
+
+/// What the sink has of a body whose rest it is given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) bytes: u64,
+    /// Of the whole, if a part has told it.
+    pub(crate) length: Option<u64>,
+}
 
 /// Gives a body to who reads it, with its rest where it is cut on the way.
 pub(crate) fn read_body<T>(
     course: &dyn Course,
     turn: &Turn<'_, Job>,
     response: Response,
+    kept: Kept,
     report: &mut Report,
     read: impl FnOnce(&mut dyn Read, &Head, &Report) -> Result<T, Fault>,
 ) -> (Head, Result<T, Fault>) {
@@ -28,9 +37,11 @@ pub(crate) fn read_body<T>(
         report,
         head: &head,
         reader: Some(body),
-        length: None,
-        taken: 0,
+        kept: kept.bytes,
+        length: kept.length,
+        taken: kept.bytes,
         made: 0,
+        resumed_from: Some(kept.bytes).filter(|&bytes| bytes > 0),
         broken: None,
     };
     let read = catch_unwind(AssertUnwindSafe(|| {
@@ -38,10 +49,13 @@ pub(crate) fn read_body<T>(
         source.drain();
         Ok(part)
     }));
-    let made = source.made;
+    let Resuming {
+        made, resumed_from, ..
+    } = source;
     // What is left of the body, and with it the connection, goes before the token.
     drop(source);
     report.progress.attempts += made;
+    report.progress.resumed_from = resumed_from;
     report.progress.has_been_read = true;
     (head, read.unwrap_or_else(|panic| Err(panicked(panic))))
 }
@@ -56,11 +70,16 @@ struct Resuming<'a> {
     head: &'a Head,
     /// `None` while the rest is asked for: its connection goes first.
     reader: Option<Reader>,
+    /// So much the sink had before.
+    kept: u64,
     /// The length of the whole, once a part has told it.
     length: Option<u64>,
+    /// What the sink had and has been given.
     taken: u64,
     /// How many times the rest was asked for.
     made: u32,
+    /// Where it went on the last time.
+    resumed_from: Option<u64>,
     /// It failed: who reads on gets nothing more, and no end either.
     broken: Option<ErrorKind>,
 }
@@ -73,32 +92,34 @@ impl Resuming<'_> {
     }
 
     /// What the rest has to belong to, if there is something certain.
-    fn validator(&self) -> Option<&HeaderValue> {
-        // The whole was asked for and came: else its parts are the caller's affair.
-        if self.head.status != StatusCode::OK {
+    fn beginning(&self) -> Option<Beginning<'_>> {
+        // The whole was asked for, or its rest by the sink: else its parts are the caller's affair.
+        if self.head.status != StatusCode::OK && self.kept == 0 {
             return None;
         }
-        let mut etags = self.head.headers.get_all(ETAG).into_iter();
-        let etag = etags.next().filter(|etag| is_strong(etag))?;
-        etags.next().is_none().then_some(etag)
+        let headers = &self.head.headers;
+        Some(Beginning {
+            bytes: self.taken,
+            etag: strong_validator(headers)?,
+            coding: headers.get(CONTENT_ENCODING),
+            length: self.length.or_else(|| self.head.content_length()),
+        })
     }
 
     /// Asks for the rest. `None` where what comes is not certain to be that, or nothing is asked.
     fn rest(&mut self) -> Result<Option<Reader>, Fault> {
-        let Some(validator) = self.validator().cloned() else {
-            return Ok(None);
-        };
         let rules = self.course.rules();
         let attempts = self.report.progress.attempts + self.made;
         if rules.retries.left(attempts) == 0 || !self.turn.is_open() {
             return Ok(None);
         }
+        let mut headers = sent_headers(self.report);
+        let Some(beginning) = self.beginning() else {
+            return Ok(None);
+        };
+        beginning.ask_for_rest(&mut headers);
         self.made += 1;
         self.reader = None;
-        let mut headers = sent_headers(self.report);
-        let range = format!("bytes={}-", self.taken);
-        headers.insert(RANGE, HeaderValue::try_from(range).expect("visible ASCII"));
-        headers.insert(IF_RANGE, validator);
         let ask = ask(self.course, self.turn, self.report, &headers);
         let host = self.turn.resident().get().expect("it has just answered");
         let response = rules.client.get(host, &ask, &mut Timings::default())?;
@@ -107,36 +128,14 @@ impl Resuming<'_> {
         if let Some(fault) = refused.filter(|_| rules.status_is_error) {
             return Err(fault);
         }
-        let length = self.length_of(&response.head);
-        self.length = length.or(self.length);
-        Ok(length.map(|_| response.body))
-    }
-
-    /// The length of the whole, if this is its rest, up to the end.
-    fn length_of(&self, part: &Head) -> Option<u64> {
-        let (ours, theirs) = (&self.head.headers, &part.headers);
-        let is_same = |name| ours.get(&name) == theirs.get(&name);
-        if part.status != StatusCode::PARTIAL_CONTENT
-            || !is_same(ETAG)
-            || !is_same(CONTENT_ENCODING)
-            || is_multipart(theirs)
-        {
-            return None;
+        let length = self
+            .beginning()
+            .and_then(|beginning| beginning.length_with(&response.head));
+        if length.is_some() {
+            self.length = length;
+            self.resumed_from = Some(self.taken);
         }
-        let ContentRange::Part { start, end, total } =
-            ContentRange::parse(theirs.get(CONTENT_RANGE)?)?
-        else {
-            return None;
-        };
-        let known = self.length.or_else(|| self.head.content_length());
-        // Where nobody knows it, a part may be all there is or not.
-        let length = total.or(known)?;
-        let fits = start == self.taken && end + 1 == length;
-        let as_long = |sent| sent == length - start;
-        let is_rest = fits
-            && known.is_none_or(|known| known == length)
-            && part.content_length().is_none_or(as_long);
-        is_rest.then_some(length)
+        Ok(length.map(|_| response.body))
     }
 
     fn read_on(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
@@ -188,22 +187,6 @@ impl Resuming<'_> {
             }
         }
     }
-}
-
-fn is_multipart(headers: &HeaderMap) -> bool {
-    let media_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let prefix = b"multipart/";
-    media_type
-        .and_then(|text| text.get(..prefix.len()))
-        .is_some_and(|text| text.eq_ignore_ascii_case(prefix))
-}
-
-/// RFC 9110, section 8.8.1: only then are the bytes the same.
-fn is_strong(etag: &HeaderValue) -> bool {
-    let opaque = etag.as_bytes().strip_prefix(b"\"");
-    let opaque = opaque.and_then(|text| text.strip_suffix(b"\""));
-    // A list of them is none.
-    opaque.is_some_and(|text| !text.contains(&b'"'))
 }
 
 impl Read for Resuming<'_> {

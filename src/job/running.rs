@@ -7,19 +7,22 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
-use super::{Course, Job, panicked};
+use super::{Answer, Course, Job, Kept, panicked};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
 use crate::http::{Ask, Response, redirect};
 use crate::outcome::{Head, Report};
 use crate::retry::{self, retry_after};
 use crate::schedule::{Key, Turn};
+use crate::sink::{Came, Stock};
 
 /// What a hop came to.
 #[expect(clippy::large_enum_variant, reason = "nearly all are of the largest")]
 enum Hop {
-    Response(Response),
+    Answer(Answer),
     Redirect(Url),
+    /// What the sink has is of no use: the same once more, without a word of it.
+    Afresh,
     /// The host cannot be reached, and is left alone for as long.
     Later(Duration),
 }
@@ -39,9 +42,9 @@ impl Running {
         let hop = catch_unwind(AssertUnwindSafe(|| self.hop(turn)));
         let hop = hop.unwrap_or_else(|panic| Err(panicked(panic)));
         match hop {
-            Ok(Hop::Response(response)) => {
+            Ok(Hop::Answer(answer)) => {
                 let Self { course, report } = self;
-                if let Err(failed) = course.finish(turn, response, report) {
+                if let Err(failed) = course.finish(turn, answer, report) {
                     let (report, fault) = *failed;
                     Self { course, report }.fail(turn, fault);
                 }
@@ -49,6 +52,11 @@ impl Running {
             Ok(Hop::Redirect(target)) => {
                 let host = Key::host(&target);
                 self.report.progress.redirects.push(target);
+                turn.again(self.wait_for(host), None);
+            }
+            Ok(Hop::Afresh) => {
+                self.report.progress.is_afresh = true;
+                let host = Key::host(self.url());
                 turn.again(self.wait_for(host), None);
             }
             Ok(Hop::Later(pause)) => self.wait_for_host(turn, pause),
@@ -80,6 +88,7 @@ impl Running {
             ..
         } = self.report;
         Job {
+            namesakes: progress.namesakes,
             course: self.course,
             request,
             index,
@@ -105,7 +114,13 @@ impl Running {
                 false => Err(unreachable_host(pause)),
             };
         }
-        let headers = sent_headers(&self.report);
+        let stock = self.course.stock(&self.report)?;
+        if stock.is_settled() {
+            return Ok(Hop::Answer(Answer::Here(None, stock)));
+        }
+        let mut headers = sent_headers(&self.report);
+        let asked = Asked::by(&headers);
+        stock.ask(&mut headers);
         let ask = ask(&*self.course, turn, &self.report, &headers);
         let mut timings = self.report.progress.timings;
         let begun = Instant::now();
@@ -114,10 +129,10 @@ impl Running {
             host.note(&rules.breaker, reached);
         }
         self.report.progress.timings = timings;
-        self.judge(response?, &headers)
+        self.judge(response?, asked, stock)
     }
 
-    fn judge(&self, mut response: Response, sent: &HeaderMap) -> Result<Hop, Fault> {
+    fn judge(&self, mut response: Response, asked: Asked, stock: Stock) -> Result<Hop, Fault> {
         let client = &self.course.rules().client;
         let target = client.redirect(&response.head, self.chain());
         match target {
@@ -127,8 +142,21 @@ impl Running {
                 return other.map(|target| Hop::Redirect(target.expect("not none")));
             }
         }
+        let kept = match stock.judge(&response.head) {
+            Came::Whole => Kept::default(),
+            Came::Rest(kept) => kept,
+            Came::NothingNew => {
+                response.body.drain();
+                return Ok(Hop::Answer(Answer::Here(Some(response.head), stock)));
+            }
+            Came::Useless => {
+                response.body.drain();
+                return Ok(Hop::Afresh);
+            }
+        };
         let status = response.head.status;
-        if status == StatusCode::SWITCHING_PROTOCOLS || is_unasked(status, sent) {
+        let is_rest = kept.bytes > 0;
+        if status == StatusCode::SWITCHING_PROTOCOLS || !is_rest && asked.not_for(status) {
             let detail = format!("the server answered {status}, which nobody asked for");
             return Err(Fault::new(ErrorKind::Protocol, detail));
         }
@@ -138,7 +166,7 @@ impl Running {
                 return Err(fault);
             }
         }
-        Ok(Hop::Response(response))
+        Ok(Hop::Answer(Answer::Body(response, stock, kept)))
     }
 }
 
@@ -221,15 +249,30 @@ pub(super) fn unreachable_host(pause: Duration) -> Fault {
     Fault::new(ErrorKind::Connect, detail)
 }
 
-/// A part or a 'not modified' must not be taken for the whole. A caller who asks for one with
-/// headers of his own gets it.
-fn is_unasked(status: StatusCode, sent: &HeaderMap) -> bool {
-    use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE};
-    match status {
-        StatusCode::PARTIAL_CONTENT => !sent.contains_key(RANGE),
-        StatusCode::NOT_MODIFIED => {
-            !sent.contains_key(IF_NONE_MATCH) && !sent.contains_key(IF_MODIFIED_SINCE)
+/// What the caller's own headers ask for besides the whole.
+#[derive(Clone, Copy)]
+struct Asked {
+    for_a_part: bool,
+    if_changed: bool,
+}
+
+impl Asked {
+    fn by(headers: &HeaderMap) -> Self {
+        use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE};
+        Self {
+            for_a_part: headers.contains_key(RANGE),
+            if_changed: headers.contains_key(IF_NONE_MATCH)
+                || headers.contains_key(IF_MODIFIED_SINCE),
         }
-        _ => false,
+    }
+
+    /// A part or a 'not modified' must not be taken for the whole. A caller who asks for one with
+    /// headers of his own gets it.
+    fn not_for(self, status: StatusCode) -> bool {
+        match status {
+            StatusCode::PARTIAL_CONTENT => !self.for_a_part,
+            StatusCode::NOT_MODIFIED => !self.if_changed,
+            _ => false,
+        }
     }
 }

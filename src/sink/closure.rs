@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Sink;
+use super::{Sink, Stock};
 use crate::body::Body;
 use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Report};
@@ -24,7 +24,7 @@ where
         self.limit
     }
 
-    fn receive(&self, body: Body<'_>) -> Result<T, Fault> {
+    fn receive(&self, body: Body<'_>, _: Stock) -> Result<T, Fault> {
         body.check_length()?;
         (self.run)(body).map_err(|error| {
             let fault = Fault::from_io(error, "the caller's code failed");
@@ -35,7 +35,7 @@ where
         })
     }
 
-    fn item(part: T, _: Head, _: Report) -> T {
+    fn item(part: T, _: Option<Head>, _: Report) -> T {
         part
     }
 }

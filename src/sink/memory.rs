@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use super::Sink;
+use super::{Sink, Stock};
 use crate::body::Body;
 use crate::fault::Fault;
 use crate::outcome::{Fetched, Head, Report};
@@ -40,7 +40,7 @@ impl Sink for Memory {
         self.limit
     }
 
-    fn receive(&self, mut body: Body<'_>) -> Result<Self::Part, Fault> {
+    fn receive(&self, mut body: Body<'_>, _: Stock) -> Result<Self::Part, Fault> {
         body.check_length()?;
         let length = body.content_length().unwrap_or(0).min(BELIEVED);
         let mut bytes = self.spares.take().unwrap_or_default();
@@ -54,10 +54,10 @@ impl Sink for Memory {
         }
     }
 
-    fn item((body, spares): Self::Part, head: Head, report: Report) -> Fetched {
+    fn item((body, spares): Self::Part, head: Option<Head>, report: Report) -> Fetched {
         Fetched {
             report,
-            head,
+            head: head.expect("a body came with it"),
             body,
             spares,
         }

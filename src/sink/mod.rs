@@ -1,17 +1,22 @@
 //! Where bodies go. Knows nothing of HTTP's wire.
 
 mod closure;
-mod file;
+mod directory;
+mod files;
 mod memory;
 mod name;
+mod stock;
 
 pub(crate) use closure::Closure;
-pub(crate) use file::Files;
+pub use directory::{Directory, Layout, NameFrom, OnExist};
+pub(crate) use files::Files;
 pub(crate) use memory::Memory;
+pub(crate) use stock::{Came, Stock};
 
 use crate::body::Body;
 use crate::fault::Fault;
 use crate::outcome::{Head, Report};
+use crate::request::Request;
 
 /// Where the bodies of a batch go, and what its consumer gets for each.
 pub(crate) trait Sink: Send + Sync + 'static {
@@ -23,8 +28,24 @@ pub(crate) trait Sink: Send + Sync + 'static {
     /// The largest body in bytes.
     fn limit(&self) -> u64;
 
-    /// Reads the body, on a worker that holds the host's token meanwhile.
-    fn receive(&self, body: Body<'_>) -> Result<Self::Part, Fault>;
+    /// Of a request that is let in, in the order of the input: how many before it go by the same
+    /// name.
+    fn admit(&self, _: &Request) -> u32 {
+        0
+    }
 
-    fn item(part: Self::Part, head: Head, report: Report) -> Self::Item;
+    /// What it has already of what is about to be asked for.
+    fn stock(&self, _: &Report) -> Result<Stock, Fault> {
+        Ok(Stock::Nothing)
+    }
+
+    /// Reads the body, on a worker that holds the host's token meanwhile.
+    fn receive(&self, body: Body<'_>, stock: Stock) -> Result<Self::Part, Fault>;
+
+    /// What it has is all, as the response says if there is one.
+    fn settle(&self, _: Stock, _: Option<&Head>, _: &Report) -> Result<Self::Part, Fault> {
+        unreachable!("a sink that keeps nothing has no stock")
+    }
+
+    fn item(part: Self::Part, head: Option<Head>, report: Report) -> Self::Item;
 }

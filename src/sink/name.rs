@@ -35,6 +35,18 @@ pub(super) fn numbered(name: &str, number: u64) -> String {
     format!("{stem} ({number}){extension}")
 }
 
+pub(super) fn of_response(_: &http::HeaderMap) -> Option<String> {
+    None
+}
+pub(super) fn folded(name: &str) -> String {
+    name.to_lowercase()
+}
+pub(super) fn tree(url: &Url) -> std::path::PathBuf {
+    of(url).into()
+}
+pub(super) fn relative(path: &std::path::Path) -> std::path::PathBuf {
+    path.into()
+}
 fn split_extension(name: &str) -> (&str, &str) {
     match name.rfind('.') {
         Some(dot) if dot > 0 && name.len() - dot <= 16 => name.split_at(dot),

@@ -213,7 +213,7 @@ fn a_length_beyond_32_bits_is_not_taken_for_its_lower_half() {
     });
     let downloader = with(|b: Builder| b.max_body(u64::MAX));
     let copy = |mut body: Body<'_>| io::copy(&mut body, &mut io::sink());
-    let directory = super::save::Directory::new("beyond-32-bits");
+    let directory = super::files::Directory::new("beyond-32-bits");
     for path in ["/", "/chunked"] {
         let url = origin.url(path);
         let kinds = [

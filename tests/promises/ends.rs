@@ -16,7 +16,7 @@ use fetchpool::{
     Body, Builder, Downloader, Error, ErrorKind, HostBreaker, Request, Resolve, RetryPolicy,
 };
 
-use super::save::Directory;
+use super::files::Directory;
 use crate::support::{self, Dead, Gate, Origin, Reply};
 use crate::{n, with};
 

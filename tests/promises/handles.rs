@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fetchpool::{Body, Builder, ErrorKind, Resolve};
 
-use super::save::Directory;
+use super::files::Directory;
 use crate::support::{self, Gate, Origin, Reply};
 use crate::{n, with};
 

@@ -10,6 +10,7 @@ mod budget;
 mod completeness;
 mod ending;
 mod ends;
+mod files;
 mod handles;
 mod hop;
 mod lazy;
@@ -21,7 +22,6 @@ mod permit;
 mod redirects;
 mod resume;
 mod retry;
-mod save;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fetchpool::{Builder, Error, ErrorKind, HeaderName, HeaderValue, Request, RetryPolicy, Url};
 use parking_lot::Mutex;
 
-use crate::save::Directory;
+use crate::files::Directory;
 use crate::support::{self, Dead, Incoming, Origin, Reply};
 use crate::{builder, with};
 

@@ -1,41 +1,13 @@
 //! A file has its name when it is whole, and not before.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fetchpool::ErrorKind;
 
+use super::Directory;
 use crate::once;
 use crate::support::{Gate, Origin, Reply};
-
-/// A directory that is removed with this.
-pub(crate) struct Directory(pub(crate) PathBuf);
-
-impl Directory {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fetchpool-{name}-{}", std::process::id()));
-        // Left by an earlier process of the same number.
-        let _ = fs::remove_dir_all(&path);
-        Self(path)
-    }
-
-    fn files(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(&self.0) else {
-            return vec![];
-        };
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 #[test]
 fn files_hold_their_bodies() {

@@ -1,0 +1,191 @@
+//! How files are saved: what the caller decides.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::body::Body;
+
+/// A directory for files, and how they are put there: what
+/// [`Downloader::save_all`](crate::Downloader::save_all) takes. A path is one with all defaults.
+///
+/// ```no_run
+/// use fetchpool::{Directory, Downloader, Layout, OnExist};
+///
+/// let mirror = Directory::new("mirror").layout(Layout::Tree).on_exist(OnExist::Update);
+/// for file in Downloader::new().save_all(["https://example.com/data/a.csv"], mirror) {
+///     println!("{}", file?.path().display()); // mirror/example.com/data/a.csv
+/// }
+/// # Ok::<(), fetchpool::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Directory {
+    pub(super) path: PathBuf,
+    pub(super) on_exist: OnExist,
+    pub(super) name_from: NameFrom,
+    pub(super) layout: Layout,
+    pub(super) place: Option<Arc<Place>>,
+    pub(super) sync: bool,
+    pub(super) keep_parts: bool,
+    pub(super) keep_date: bool,
+}
+
+pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
+
+/// What is done where a file of the name stands already.
+///
+/// *The same* is a file of which the server shows that: by 304 to a request with the file's date,
+/// or by a response of just its length and date. The date is only taken for a sign where it is
+/// in whole seconds, as it is on files that have theirs from a `Last-Modified`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnExist {
+    /// If it is the same, its body is not fetched. Otherwise both are kept: the new one is called
+    /// `name (1).ext`.
+    #[default]
+    SameOrBoth,
+    /// It is taken for the same; the server is not even asked, where the name is known before.
+    Skip,
+    /// The new file takes its place, when it is whole.
+    Overwrite,
+    /// If it is the same, its body is not fetched. Otherwise the new file takes its place, when
+    /// it is whole.
+    Update,
+    /// Both are kept, be they the same.
+    KeepBoth,
+    /// It is an error, of the kind [`Io`](crate::ErrorKind::Io).
+    Error,
+}
+
+/// Which URL names a file, where no `Content-Disposition` does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameFrom {
+    /// The one that was asked for. So the name is known before anything is asked, and a redirect
+    /// cannot choose it.
+    #[default]
+    FirstUrl,
+    /// The one that answered, after redirects.
+    FinalUrl,
+}
+
+/// Where below the directory files go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Layout {
+    /// All into the directory itself, under the last segment of their URL's path.
+    #[default]
+    Flat,
+    /// Into `host/path`, as the URL has it; `host_port` where it names a port.
+    Tree,
+}
+
+impl Directory {
+    /// A directory, made when the first file is if it is not there, with all defaults.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            on_exist: OnExist::default(),
+            name_from: NameFrom::default(),
+            layout: Layout::default(),
+            place: None,
+            sync: true,
+            keep_parts: true,
+            keep_date: true,
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is done where a file of the name stands already. The default is
+    /// [`OnExist::SameOrBoth`].
+    #[must_use]
+    pub fn on_exist(mut self, policy: OnExist) -> Self {
+        self.on_exist = policy;
+        self
+    }
+
+    /// Which URL names a file, where neither [`Request::save_as`](crate::Request::save_as) nor a
+    /// `Content-Disposition` does. The default is [`NameFrom::FirstUrl`].
+    #[must_use]
+    pub fn name_from(mut self, which: NameFrom) -> Self {
+        self.name_from = which;
+        self
+    }
+
+    /// Where below the directory files go. The default is [`Layout::Flat`].
+    #[must_use]
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Has a function say where a response's file goes, relative to the directory. It goes before
+    /// all else that gives names but [`Request::save_as`](crate::Request::save_as).
+    ///
+    /// What it returns is made safe: roots and `..` are left out, and each part is made a name
+    /// that all systems take. The body cannot be read by it.
+    ///
+    /// ```
+    /// use fetchpool::Directory;
+    ///
+    /// let by_type = Directory::new("files").place(|response| {
+    ///     let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+    ///     let name = response.url().path().rsplit('/').next().unwrap_or("file");
+    ///     [kind.unwrap_or("unknown"), name].iter().collect()
+    /// });
+    /// ```
+    #[must_use]
+    pub fn place(mut self, place: impl Fn(&Body<'_>) -> PathBuf + Send + Sync + 'static) -> Self {
+        self.place = Some(Arc::new(place));
+        self
+    }
+
+    /// Whether a file is on the disk, not only in the system's memory, before it has its name, and
+    /// its directory after that (`fsync`). The default is `true`: after a power cut a file is
+    /// whole or not there. `false` is faster where there are many small files.
+    #[must_use]
+    pub fn sync(mut self, sync: bool) -> Self {
+        self.sync = sync;
+        self
+    }
+
+    /// Whether what came of a body stays, for the next attempt and the next run to go on with,
+    /// where the server has named a strong validator and it is large enough to be worth it
+    /// (64 KiB). The default is `true`. It stays beside the file, under a hidden name that ends in
+    /// `.part`, with a second that ends in `.part.from` and says what it is of.
+    #[must_use]
+    pub fn keep_parts(mut self, keep: bool) -> Self {
+        self.keep_parts = keep;
+        self
+    }
+
+    /// Whether a file has the date of its response's `Last-Modified`. The default is `true`: it is
+    /// what shows in the next run that the file is the same.
+    #[must_use]
+    pub fn keep_date(mut self, keep: bool) -> Self {
+        self.keep_date = keep;
+        self
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for Directory {
+    fn from(path: P) -> Self {
+        Self::new(path)
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory")
+            .field("path", &self.path)
+            .field("on_exist", &self.on_exist)
+            .field("name_from", &self.name_from)
+            .field("layout", &self.layout)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,396 @@
+//! Bodies in files.
+//!
+//! A body goes into a *part*, which is ours alone (`open` locks it) and lies beside where the file
+//! is to stand. When it is whole and on the disk it gets its name, by a rename (`publish`) that
+//! replaces nothing unless that is wanted. What breaks off stays, with a *stamp* that says what
+//! it is of, and the next attempt, or the next run, asks for the rest. `names` sees to it that no
+//! two jobs of a batch are after one name, `standing` whether what stands there is the same.
+
+mod names;
+mod open;
+mod part;
+mod publish;
+mod stamp;
+mod standing;
+
+use std::error::Error as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::header::{CONTENT_ENCODING, LAST_MODIFIED};
+use http::{HeaderMap, StatusCode};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use self::names::{Names, numbered};
+use self::stamp::Stamp;
+use super::directory::{Directory, Layout, NameFrom, OnExist};
+use super::stock::has_conditions;
+use super::{Sink, Stock, name};
+use crate::body::Body;
+use crate::fault::{ErrorKind, Fault};
+use crate::http::strong_validator;
+use crate::outcome::{Head, Report, Saved};
+use crate::request::{Place, Request};
+
+pub(crate) use part::Part;
+pub(crate) use standing::Standing;
+
+/// Files below one directory.
+pub(crate) struct Files {
+    to: Directory,
+    limit: u64,
+    names: Names,
+    /// Nothing more can be written.
+    is_full: AtomicBool,
+}
+
+/// A file that is whole.
+pub(crate) struct Landed {
+    path: PathBuf,
+    bytes: u64,
+    /// It stood there before.
+    was_present: bool,
+}
+
+/// Where a file is to stand.
+struct Target {
+    path: PathBuf,
+    /// Of a path that was handed out as the request was let in: how many were before it.
+    number: Option<u32>,
+}
+
+impl Target {
+    /// As far as is known before it is given.
+    fn first(&self) -> PathBuf {
+        numbered(&self.path, self.number.unwrap_or(0))
+    }
+}
+
+impl Files {
+    pub(crate) fn new(to: Directory, limit: u64) -> Self {
+        Self {
+            to,
+            limit,
+            names: Names::default(),
+            is_full: AtomicBool::new(false),
+        }
+    }
+
+    /// Where the file goes, if that is known before there is a response.
+    fn planned(&self, request: &Request, namesakes: u32) -> Option<Target> {
+        let path = match request.place() {
+            Some(Place::Below(path)) => self.below(path),
+            Some(Place::At(path)) => path.clone(),
+            None if self.to.place.is_some() || self.to.name_from == NameFrom::FinalUrl => {
+                return None;
+            }
+            None => self.by_url(request.url()?),
+        };
+        Some(Target {
+            path,
+            number: Some(namesakes),
+        })
+    }
+
+    fn target(&self, body: &Body<'_>) -> Target {
+        let report = body.report();
+        let planned = self.planned(&report.request, report.progress.namesakes);
+        if report.request.place().is_some() {
+            return planned.expect("it is named by its request");
+        }
+        let path = match (&self.to.place, name::of_response(body.headers())) {
+            (Some(place), _) => self.below(&place(body)),
+            (None, Some(name)) => self.by_url(body.url()).with_file_name(name),
+            (None, None) => match planned {
+                Some(planned) => return planned,
+                None => self.by_url(body.url()),
+            },
+        };
+        Target { path, number: None }
+    }
+
+    fn by_url(&self, url: &Url) -> PathBuf {
+        match self.to.layout {
+            Layout::Flat => self.to.path.join(name::of(url)),
+            Layout::Tree => self.to.path.join(name::tree(url)),
+        }
+    }
+
+    /// A path that somebody chose, but nowhere else than in the directory.
+    fn below(&self, path: &Path) -> PathBuf {
+        self.to.path.join(name::relative(path))
+    }
+
+    /// Where its bytes are while it is not whole. Beside the file, or where that would be if only
+    /// the URL counted: this is known before each attempt.
+    fn part_path(&self, report: &Report, number: u32) -> Option<PathBuf> {
+        let near = match self.planned(&report.request, report.progress.namesakes) {
+            Some(planned) => planned.first(),
+            None => self.by_url(report.current_url()?),
+        };
+        let name = near.file_name()?.to_string_lossy();
+        let unique = match number {
+            0 => fingerprint(report)?,
+            number => format!("{}.{number}", fingerprint(report)?),
+        };
+        Some(near.with_file_name(name::temporary(&name, &unique)))
+    }
+
+    /// What an earlier attempt or run has left of it.
+    fn begun(&self, report: &Report) -> Result<Option<Part>, Fault> {
+        let (Some(path), Some(of)) = (self.part_path(report, 0), fingerprint(report)) else {
+            return Ok(None);
+        };
+        if !self.to.keep_parts || report.progress.is_afresh {
+            return Ok(None);
+        }
+        Part::find(&path, &of, true).map_err(|error| fault(&path, error))
+    }
+
+    /// What is decided by a file that stands there; `None` if nothing is.
+    fn standing(&self, path: &Path) -> Result<Option<Standing>, Fault> {
+        if matches!(self.to.on_exist, OnExist::Overwrite | OnExist::KeepBoth) {
+            return Ok(None);
+        }
+        let standing = Standing::at(path).map_err(|error| fault(path, error))?;
+        match self.to.on_exist {
+            OnExist::Error if standing.is_some() => Err(stands(path)),
+            _ => Ok(standing),
+        }
+    }
+
+    fn stamp(&self, body: &Body<'_>) -> Option<Stamp> {
+        let length = body.content_length();
+        let is_small = length.is_some_and(|length| length < part::WORTH_KEEPING);
+        if body.status() != StatusCode::OK
+            || is_small
+            || !self.to.keep_parts
+            || body.headers().contains_key(CONTENT_ENCODING)
+            || has_conditions(body.report().request.headers())
+        {
+            return None;
+        }
+        Some(Stamp {
+            of: fingerprint(body.report())?,
+            url: body.report().shown_url(),
+            etag: strong_validator(body.headers())?.clone(),
+            length,
+        })
+    }
+
+    /// A part for the body, and how much of that it has.
+    fn part_for(&self, body: &Body<'_>, stock: Stock) -> Result<Part, Fault> {
+        let mut part = match stock {
+            Stock::Begun(mut part) if body.taken() > 0 => {
+                part.go_on()?;
+                return Ok(*part);
+            }
+            Stock::Begun(part) => *part,
+            _ => Part::create(
+                |number| {
+                    let path = self.part_path(body.report(), number);
+                    path.expect("a URL that was fetched")
+                },
+                self.to.keep_parts,
+            )?,
+        };
+        part.begin(self.stamp(body), body.content_length())?;
+        Ok(part)
+    }
+
+    fn write(&self, body: &mut Body<'_>, stock: Stock) -> Result<Part, Fault> {
+        let mut part = self.part_for(body, stock)?;
+        part.take(body)?;
+        Ok(part)
+    }
+
+    /// Gives a whole part its name.
+    fn publish(&self, mut part: Part, target: &Target, head: &HeaderMap) -> Result<Landed, Fault> {
+        let date = head.get(LAST_MODIFIED).filter(|_| self.to.keep_date);
+        part.settle(date.and_then(standing::time_of), self.to.sync)?;
+        let replaces = matches!(self.to.on_exist, OnExist::Overwrite | OnExist::Update);
+        let mut number = target.number;
+        loop {
+            let next = number.unwrap_or_else(|| self.names.hand_out(&target.path));
+            let path = numbered(&target.path, next);
+            match publish(&mut part, &path, replaces) {
+                Ok(()) => return self.landed(path, part.bytes()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(fault(&path, error)),
+            }
+            // It was made meanwhile.
+            match self.to.on_exist {
+                OnExist::Skip => {
+                    part.discard();
+                    return Ok(Landed::there(
+                        self.standing(&path)?.ok_or_else(|| gone(&path))?,
+                    ));
+                }
+                OnExist::Error => {
+                    part.discard();
+                    return Err(stands(&path));
+                }
+                _ => number = None,
+            }
+        }
+    }
+
+    fn landed(&self, path: PathBuf, bytes: u64) -> Result<Landed, Fault> {
+        if self.to.sync {
+            publish::sync_directory_of(&path).map_err(|error| fault(&path, error))?;
+        }
+        Ok(Landed {
+            path,
+            bytes,
+            was_present: false,
+        })
+    }
+
+    /// From then on nothing is tried any more.
+    fn note_full(&self, fault: &Fault) {
+        let error = fault.source().and_then(|error| error.downcast_ref());
+        let kind = error.map(io::Error::kind);
+        if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Landed {
+    fn there(file: Standing) -> Self {
+        Self {
+            path: file.path,
+            bytes: file.bytes,
+            was_present: true,
+        }
+    }
+}
+
+impl Sink for Files {
+    type Part = Landed;
+    type Item = Saved;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn admit(&self, request: &Request) -> u32 {
+        let planned = self.planned(request, 0);
+        planned.map_or(0, |target| self.names.hand_out(&target.path))
+    }
+
+    fn stock(&self, report: &Report) -> Result<Stock, Fault> {
+        if self.is_full.load(Ordering::Relaxed) {
+            let detail = "not tried: the disk was full at another file of this batch";
+            return Err(Fault::new(ErrorKind::Io, detail));
+        }
+        let request = &report.request;
+        let planned = self.planned(request, report.progress.namesakes);
+        let standing = match &planned {
+            Some(target) => self.standing(&target.first())?,
+            None => None,
+        };
+        if has_conditions(request.headers()) {
+            return Ok(Stock::Nothing);
+        }
+        if let Some(file) = standing
+            .clone()
+            .filter(|_| self.to.on_exist == OnExist::Skip)
+        {
+            return Ok(Stock::Settled(file));
+        }
+        if let Some(part) = self.begun(report)? {
+            return Ok(Stock::Begun(Box::new(part)));
+        }
+        Ok(match standing.filter(|_| !report.progress.is_afresh) {
+            Some(file) => Stock::Standing(file),
+            None => Stock::Nothing,
+        })
+    }
+
+    fn receive(&self, mut body: Body<'_>, stock: Stock) -> Result<Landed, Fault> {
+        body.check_length()?;
+        let target = self.target(&body);
+        if let Some(file) = self.standing(&target.first())? {
+            if self.to.on_exist == OnExist::Skip || file.is_same_as(&body) {
+                return Ok(Landed::there(file));
+            }
+        }
+        let part = self.write(&mut body, stock);
+        let landed = part.and_then(|part| self.publish(part, &target, body.headers()));
+        landed.inspect_err(|fault| self.note_full(fault))
+    }
+
+    fn settle(&self, stock: Stock, head: Option<&Head>, report: &Report) -> Result<Landed, Fault> {
+        match stock {
+            Stock::Begun(part) => {
+                let head = head.expect("a part is asked about");
+                let planned = self.planned(&report.request, report.progress.namesakes);
+                let target = planned.unwrap_or_else(|| Target {
+                    path: self.by_url(head.url(report)),
+                    number: None,
+                });
+                self.publish(*part, &target, &head.headers)
+            }
+            Stock::Standing(file) | Stock::Settled(file) => Ok(Landed::there(file)),
+            Stock::Nothing => unreachable!("nothing is never all"),
+        }
+    }
+
+    fn item(landed: Landed, head: Option<Head>, report: Report) -> Saved {
+        let Landed {
+            path,
+            bytes,
+            was_present,
+        } = landed;
+        Saved {
+            report,
+            head,
+            path,
+            bytes,
+            was_present,
+        }
+    }
+}
+
+/// Its directory is made if it is another than the part's.
+fn publish(part: &mut Part, path: &Path, replaces: bool) -> io::Result<()> {
+    match part.publish(path, replaces) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new(".")))?;
+            part.publish(path, replaces)
+        }
+        result => result,
+    }
+}
+
+/// What binds a part to its URL, secrets and all.
+fn fingerprint(report: &Report) -> Option<String> {
+    let mut hasher = Sha256::new();
+    hasher.update(report.request.url()?.as_str());
+    let hash = hasher.finalize();
+    Some(
+        hash[..12]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
+    )
+}
+
+fn fault(path: &Path, error: io::Error) -> Fault {
+    let doing = format!("cannot write {}", path.display());
+    Fault::with_source(ErrorKind::Io, doing, error)
+}
+
+fn stands(path: &Path) -> Fault {
+    let detail = format!("{} is there already (see `OnExist`)", path.display());
+    Fault::new(ErrorKind::Io, detail)
+}
+
+fn gone(path: &Path) -> Fault {
+    let detail = format!("{} was there and is gone again", path.display());
+    Fault::new(ErrorKind::Io, detail)
+}

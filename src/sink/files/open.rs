@@ -1,0 +1,112 @@
+//! How files are opened and locked. What only some systems have, is here.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// A file that is written from its start; what was there is gone.
+pub(super) fn fresh(path: &Path) -> io::Result<File> {
+    options().create(true).truncate(true).open(path)
+}
+
+/// What came of trying to have a part for oneself.
+pub(super) enum Lock {
+    Had(File),
+    /// Somebody is at it.
+    Taken,
+    /// It is not, or no longer, there.
+    Gone,
+}
+
+/// Opens a part for nobody else but us, for as long as the file is open.
+pub(super) fn lock(path: &Path, create: bool) -> io::Result<Lock> {
+    let mut options = options();
+    exclusive(&mut options);
+    match options.read(true).create(create).truncate(false).open(path) {
+        Ok(file) => lock_open(file, path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !create => Ok(Lock::Gone),
+        Err(error) if is_taken(&error) => Ok(Lock::Taken),
+        Err(error) => Err(error),
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // In a directory for all, a link could lead anywhere.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;
+        options.custom_flags(flags.bits() as i32);
+    }
+    options
+}
+
+#[cfg(unix)]
+fn exclusive(_: &mut OpenOptions) {}
+
+#[cfg(unix)]
+fn is_taken(_: &io::Error) -> bool {
+    false
+}
+
+#[cfg(unix)]
+fn lock_open(file: File, path: &Path) -> io::Result<Lock> {
+    use rustix::fs::{FlockOperation, flock};
+    use rustix::io::Errno;
+    use std::os::unix::fs::MetadataExt;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken),
+        // A file system without locks: as close as it gets.
+        Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // Whoever had it may have renamed or removed it just before.
+    let ours = file.metadata()?;
+    let there = match std::fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Gone),
+        Err(error) => return Err(error),
+    };
+    let is_it = (ours.dev(), ours.ino()) == (there.dev(), there.ino());
+    Ok(if is_it { Lock::Had(file) } else { Lock::Gone })
+}
+
+/// Opened so that nobody else can, which is a lock.
+#[cfg(windows)]
+fn exclusive(options: &mut OpenOptions) {
+    use std::os::windows::fs::OpenOptionsExt;
+    options.share_mode(0);
+}
+
+/// `ERROR_SHARING_VIOLATION`.
+#[cfg(windows)]
+fn is_taken(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(32)
+}
+
+#[cfg(windows)]
+fn lock_open(file: File, _: &Path) -> io::Result<Lock> {
+    Ok(Lock::Had(file))
+}
+
+/// Takes the room on the disk for so many bytes, if the file system can tell beforehand.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    // The size is what says how much has come.
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+        Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
+        // A file system that cannot.
+        _ => Ok(()),
+    }
+}
+
+/// Not here: a full disk shows when it is.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn reserve(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! A file that is not whole yet.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::open::{self, Lock};
+use super::stamp::Stamp;
+use super::{fault, publish};
+use crate::body::Body;
+use crate::fault::Fault;
+use crate::http::Beginning;
+
+/// A file that is not whole yet, under a name that nobody takes for the real one. It is ours
+/// alone while this lives. Dropping it removes it, unless it can be gone on with.
+#[derive(Debug)]
+pub(crate) struct Part {
+    path: PathBuf,
+    /// Open for as long as it is ours.
+    file: Option<File>,
+    /// It has its name.
+    is_whole: bool,
+    /// What it is of, as it stands beside it.
+    stamp: Option<Stamp>,
+    bytes: u64,
+    keep: bool,
+}
+
+const OPEN: &str = "a part is open until it has its name";
+
+/// How much is read, and then written, at once.
+const PIECE: u64 = 128 * 1024;
+
+/// Below that a body is fetched again rather than gone on with: its stamp would cost as much.
+pub(super) const WORTH_KEEPING: u64 = 64 * 1024;
+
+/// From that on the room is taken before it is filled.
+const WORTH_RESERVING: u64 = 1024 * 1024;
+
+impl Part {
+    /// What an earlier attempt, or an earlier run, has left of this.
+    pub(super) fn find(path: &Path, of: &str, keep: bool) -> io::Result<Option<Self>> {
+        let Some(stamp) = Stamp::read(path)?.filter(|stamp| stamp.of == of) else {
+            return Ok(None);
+        };
+        let Lock::Had(file) = open::lock(path, false)? else {
+            return Ok(None);
+        };
+        // Another may have had it between our look at the stamp and our lock.
+        let stamp = Stamp::read(path)?.filter(|now| *now == stamp);
+        let bytes = file.metadata()?.len();
+        let is_some = bytes > 0
+            && stamp
+                .as_ref()
+                .is_some_and(|s| s.length.is_none_or(|all| bytes <= all));
+        Ok(is_some.then_some(Self {
+            path: path.to_owned(),
+            file: Some(file),
+            is_whole: false,
+            stamp,
+            bytes,
+            keep,
+        }))
+    }
+
+    /// An empty one, at this path or, where somebody is at that, at one like it.
+    pub(super) fn create(path: impl Fn(u32) -> PathBuf, keep: bool) -> Result<Self, Fault> {
+        let mut number = 0;
+        let mut made_directory = false;
+        loop {
+            let path = path(number);
+            match open::lock(&path, true) {
+                Ok(Lock::Had(file)) => {
+                    return Ok(Self {
+                        path,
+                        file: Some(file),
+                        is_whole: false,
+                        stamp: None,
+                        bytes: 0,
+                        keep,
+                    });
+                }
+                Ok(Lock::Taken) => number += 1,
+                // Its owner is through with it.
+                Ok(Lock::Gone) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !made_directory => {
+                    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+                    fs::create_dir_all(directory).map_err(|error| fault(directory, error))?;
+                    made_directory = true;
+                }
+                Err(error) => return Err(fault(&path, error)),
+            }
+        }
+    }
+
+    /// # Panics
+    /// For one that was not found.
+    pub(crate) fn beginning(&self) -> Beginning<'_> {
+        let stamp = self.stamp.as_ref().expect("a part is found by its stamp");
+        Beginning {
+            bytes: self.bytes,
+            etag: &stamp.etag,
+            coding: None,
+            length: stamp.length,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Empties it, and has it say what it is going to be of.
+    pub(super) fn begin(&mut self, stamp: Option<Stamp>, length: Option<u64>) -> Result<(), Fault> {
+        self.try_begin(stamp, length)
+            .map_err(|error| fault(&self.path, error))
+    }
+
+    fn try_begin(&mut self, stamp: Option<Stamp>, length: Option<u64>) -> io::Result<()> {
+        let file = self.file.as_mut().expect(OPEN);
+        // First: bytes never stand under another's stamp.
+        if file.metadata()?.len() > 0 {
+            file.set_len(0)?;
+            file.seek(SeekFrom::Start(0))?;
+        }
+        self.bytes = 0;
+        if let Some(length) = length.filter(|&length| length >= WORTH_RESERVING) {
+            open::reserve(file, length)?;
+        }
+        match &stamp {
+            Some(stamp) => stamp.write(&self.path)?,
+            None => remove_if_there(&Stamp::path(&self.path))?,
+        }
+        self.stamp = stamp;
+        Ok(())
+    }
+
+    /// Goes to the end of what is there.
+    pub(super) fn go_on(&mut self) -> Result<(), Fault> {
+        let file = self.file.as_mut().expect(OPEN);
+        let end = file.seek(SeekFrom::Start(self.bytes));
+        end.map(drop).map_err(|error| fault(&self.path, error))
+    }
+
+    /// Writes what comes. Where that breaks off, what has come is in the file.
+    pub(super) fn take(&mut self, body: &mut Body<'_>) -> Result<(), Fault> {
+        let length = body.content_length().unwrap_or(PIECE).clamp(1, PIECE);
+        let mut piece = vec![0; usize::try_from(length).expect("a small one")];
+        loop {
+            let (filled, ended) = fill(body, &mut piece);
+            let file = self.file.as_mut().expect(OPEN);
+            let written = file.write_all(&piece[..filled]);
+            written.map_err(|error| fault(&self.path, error))?;
+            self.bytes += filled as u64;
+            match ended {
+                Ok(false) => {}
+                Ok(true) => return Ok(()),
+                Err(error) => return Err(Fault::from_io(error, "reading the body failed")),
+            }
+        }
+    }
+
+    /// On the disk, and of this date.
+    pub(super) fn settle(&mut self, date: Option<SystemTime>, sync: bool) -> Result<(), Fault> {
+        let file = self.file.as_mut().expect(OPEN);
+        let settled = date.map_or(Ok(()), |date| file.set_modified(date));
+        let settled = settled.and_then(|()| if sync { file.sync_all() } else { Ok(()) });
+        settled.map_err(|error| fault(&self.path, error))
+    }
+
+    /// Gives it its name.
+    pub(super) fn publish(&mut self, to: &Path, replace: bool) -> io::Result<()> {
+        if cfg!(windows) {
+            // What is open cannot be renamed there.
+            self.file = None;
+        }
+        if replace {
+            fs::rename(&self.path, to)?;
+        } else {
+            publish::rename_to_new(&self.path, to)?;
+        }
+        self.is_whole = true;
+        if self.stamp.is_some() {
+            // If it stays, it is of no part and says nothing.
+            let _ = fs::remove_file(Stamp::path(&self.path));
+        }
+        Ok(())
+    }
+
+    /// It is not to be gone on with.
+    pub(super) fn discard(mut self) {
+        self.keep = false;
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.is_whole || self.keep && self.stamp.is_some() && self.bytes > 0 {
+            return;
+        }
+        // Nothing can be done where that fails.
+        let _ = fs::remove_file(&self.path);
+        if self.stamp.is_some() {
+            let _ = fs::remove_file(Stamp::path(&self.path));
+        }
+    }
+}
+
+/// How much came, and whether that was the end.
+fn fill(body: &mut Body<'_>, piece: &mut [u8]) -> (usize, io::Result<bool>) {
+    let mut filled = 0;
+    while filled < piece.len() {
+        match body.read(&mut piece[filled..]) {
+            Ok(0) => return (filled, Ok(true)),
+            Ok(amount) => filled += amount,
+            Err(error) => return (filled, Err(error)),
+        }
+    }
+    (filled, Ok(false))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

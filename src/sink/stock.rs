@@ -1,0 +1,115 @@
+//! What a sink has of a body before it is asked for, and what the answer makes of that.
+
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use http::{HeaderMap, StatusCode};
+
+use super::files::{Part, Standing};
+use crate::http::Beginning;
+use crate::job::Kept;
+use crate::outcome::Head;
+
+/// What a sink has before it asks.
+#[derive(Debug)]
+pub(crate) enum Stock {
+    Nothing,
+    /// The beginning of the body, if it is still the same.
+    Begun(Box<Part>),
+    /// A file that may be what would come.
+    Standing(Standing),
+    /// A file that does, whatever the server has: it is not asked.
+    Settled(Standing),
+}
+
+/// What came, seen from there.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// What the caller asked for: the whole, as a rule.
+    Whole,
+    /// What belongs behind what there is.
+    Rest(Kept),
+    /// The news that what there is is all.
+    NothingNew,
+    /// Nothing that can be put to use, but another request would bring the whole.
+    Useless,
+}
+
+impl Stock {
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self, Self::Settled(_))
+    }
+
+    /// How much it has of a body that is not whole.
+    pub(crate) fn begun(&self) -> Option<u64> {
+        match self {
+            Self::Begun(part) => Some(part.beginning().bytes),
+            _ => None,
+        }
+    }
+
+    /// Has the request ask for no more than is missing.
+    pub(crate) fn ask(&self, headers: &mut HeaderMap) {
+        match self {
+            Self::Nothing | Self::Settled(_) => {}
+            Self::Begun(part) => match part.beginning() {
+                // Nothing is behind it; whether it is still the same is the question.
+                beginning if is_all(&beginning) => {
+                    headers.insert(IF_NONE_MATCH, beginning.etag.clone());
+                }
+                beginning => beginning.ask_for_rest(headers),
+            },
+            Self::Standing(file) => {
+                if let Some(date) = file.date() {
+                    headers.insert(IF_MODIFIED_SINCE, date);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn judge(&self, head: &Head) -> Came {
+        match self {
+            Self::Nothing | Self::Settled(_) => Came::Whole,
+            Self::Begun(part) => judge_rest(&part.beginning(), head),
+            Self::Standing(file) if head.status == StatusCode::NOT_MODIFIED => {
+                // Some answer so to any later date; but a file of another date is another file.
+                match head.headers.get(LAST_MODIFIED) {
+                    Some(date) if !file.is_of(date) => Came::Useless,
+                    _ => Came::NothingNew,
+                }
+            }
+            Self::Standing(_) => Came::Whole,
+        }
+    }
+}
+
+/// As long as the whole is known to be.
+fn is_all(beginning: &Beginning<'_>) -> bool {
+    beginning.length == Some(beginning.bytes)
+}
+
+fn judge_rest(beginning: &Beginning<'_>, head: &Head) -> Came {
+    match head.status {
+        StatusCode::PARTIAL_CONTENT => match beginning.length_with(head) {
+            Some(length) => Came::Rest(Kept {
+                bytes: beginning.bytes,
+                length: Some(length),
+            }),
+            None => Came::Useless,
+        },
+        StatusCode::NOT_MODIFIED if is_all(beginning) => Came::NothingNew,
+        StatusCode::NOT_MODIFIED => Came::Useless,
+        StatusCode::RANGE_NOT_SATISFIABLE if beginning.is_all_by(head) => Came::NothingNew,
+        StatusCode::RANGE_NOT_SATISFIABLE => Came::Useless,
+        _ => Came::Whole,
+    }
+}
+
+/// A request that says itself what part, or under what condition, gets what it asks for.
+pub(super) fn has_conditions(headers: Option<&HeaderMap>) -> bool {
+    use http::header::{IF_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
+    let ours = [RANGE, IF_RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
+    let theirs = [IF_MATCH, IF_UNMODIFIED_SINCE];
+    headers.is_some_and(|headers| {
+        let mut names = ours.iter().chain(&theirs);
+        names.any(|name| headers.contains_key(name))
+    })
+}

@@ -1,0 +1,252 @@
+//! What stands there is not lost, and not fetched again where the server shows that it is the same.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use fetchpool::{Directory as To, ErrorKind, OnExist, Saved};
+
+use super::Directory;
+use super::archive::{Archive, Content, DATE, LATER};
+use crate::once;
+use crate::support::{Origin, Reply};
+
+fn content() -> Content {
+    Content::new(1000, 0)
+}
+
+fn save(
+    archive: &Archive,
+    directory: &Directory,
+    policy: OnExist,
+) -> Result<Saved, fetchpool::Error> {
+    let to = To::new(&directory.0).on_exist(policy);
+    once().save_all([archive.url()], to).next().unwrap()
+}
+
+/// A directory with the file of an earlier run.
+fn after_a_run(name: &str) -> (Archive, Directory) {
+    let archive = Archive::start(content());
+    let directory = Directory::new(name);
+    let saved = save(&archive, &directory, OnExist::SameOrBoth).unwrap();
+    assert!(!saved.was_present());
+    (archive, directory)
+}
+
+#[test]
+fn a_file_has_the_date_of_its_response() {
+    let (_archive, directory) = after_a_run("date");
+    let modified = |name| {
+        fs::metadata(directory.0.join(name))
+            .unwrap()
+            .modified()
+            .unwrap()
+    };
+    let date = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    assert_eq!(modified("big.bin"), date);
+    let other = Archive::start(content());
+    let undated = To::new(&directory.0).keep_date(false);
+    once()
+        .save_all([other.origin.url("/now")], undated)
+        .next()
+        .unwrap()
+        .unwrap();
+    assert!(modified("now") > date + Duration::from_secs(1 << 29));
+}
+
+#[test]
+fn what_the_server_shows_to_be_the_same_is_not_fetched() {
+    for policy in [OnExist::SameOrBoth, OnExist::Update] {
+        let (archive, directory) = after_a_run(&format!("same-{policy:?}"));
+        let again = save(&archive, &directory, policy).unwrap();
+        assert!(again.was_present());
+        assert_eq!(again.status().unwrap(), 304);
+        assert_eq!(
+            (again.bytes(), again.path()),
+            (1000, &*directory.0.join("big.bin"))
+        );
+        assert_eq!(
+            archive.origin.log()[1].header("if-modified-since"),
+            Some(DATE)
+        );
+        assert_eq!(directory.files(), ["big.bin"]);
+    }
+}
+
+/// One that knows nothing of conditions, but says how long and how old it is.
+#[test]
+fn a_response_of_its_length_and_date_shows_it_as_well() {
+    let origin = Origin::start(|_| {
+        Reply::status(200)
+            .header("Last-Modified", DATE)
+            .declared_length(1 << 30)
+            .then_send("beginning")
+            .then_stall()
+    });
+    let directory = Directory::new("by-length");
+    fs::create_dir(&directory.0).unwrap();
+    let file = fs::File::create(directory.0.join("f")).unwrap();
+    file.set_len(1 << 30).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))
+        .unwrap();
+    let saved = once()
+        .save_all([origin.url("/f")], &directory.0)
+        .next()
+        .unwrap()
+        .unwrap();
+    assert!(saved.was_present());
+    assert_eq!(saved.status().unwrap(), 200);
+    assert_eq!(directory.files(), ["f"]);
+}
+
+#[test]
+fn what_has_changed_is_kept_beside_or_takes_its_place() {
+    for (policy, files) in [
+        (OnExist::SameOrBoth, &["big (1).bin", "big.bin"][..]),
+        (OnExist::Update, &["big.bin"]),
+        (OnExist::KeepBoth, &["big (1).bin", "big.bin"]),
+        (OnExist::Overwrite, &["big.bin"]),
+    ] {
+        let (archive, directory) = after_a_run(&format!("changed-{policy:?}"));
+        let new = Content {
+            date: Some(LATER),
+            etag: None,
+            ..Content::new(1000, 1)
+        };
+        archive.change(|content| *content = new.clone());
+        let saved = save(&archive, &directory, policy).unwrap();
+        assert!(!saved.was_present());
+        assert_eq!(fs::read(saved.path()).unwrap(), *new.body);
+        assert_eq!(directory.files(), files, "{policy:?}");
+        if files.len() == 2 {
+            assert_eq!(directory.read("big.bin"), *content().body);
+        }
+    }
+}
+
+/// Many servers answer so to any date that is not before theirs.
+#[test]
+fn a_file_of_another_date_is_not_taken_for_the_servers() {
+    for date in [DATE, LATER] {
+        let origin = Origin::start(move |incoming| match incoming.header("if-modified-since") {
+            Some(_) => Reply::status(304).header("Last-Modified", date),
+            None => content().reply(incoming),
+        });
+        let directory = Directory::new(&format!(
+            "other-date-{}",
+            date.len() + usize::from(date == DATE)
+        ));
+        fs::create_dir(&directory.0).unwrap();
+        let file = directory.0.join("f");
+        fs::write(&file, "of somebody else's").unwrap();
+        let of_date = fs::File::options().write(true).open(&file).unwrap();
+        of_date
+            .set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))
+            .unwrap();
+        let saved = once()
+            .save_all([origin.url("/f")], &directory.0)
+            .next()
+            .unwrap()
+            .unwrap();
+        assert_eq!(saved.was_present(), date == DATE);
+        assert_eq!(directory.read("f"), b"of somebody else's");
+    }
+}
+
+/// Its date is that of its writing: no server's.
+#[test]
+fn a_file_that_somebody_wrote_is_not_asked_about_by_date() {
+    let archive = Archive::start(content());
+    let directory = Directory::new("written");
+    fs::create_dir(&directory.0).unwrap();
+    let file = directory.0.join("big.bin");
+    fs::write(&file, "notes").unwrap();
+    let written = fs::File::options().write(true).open(&file).unwrap();
+    written
+        .set_modified(SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 5_000))
+        .unwrap();
+    let saved = save(&archive, &directory, OnExist::SameOrBoth).unwrap();
+    assert_eq!(archive.origin.log()[0].header("if-modified-since"), None);
+    assert!(!saved.was_present());
+    assert_eq!(directory.read("big.bin"), b"notes");
+}
+
+#[test]
+fn a_file_is_skipped_without_a_question() {
+    let (archive, directory) = after_a_run("skip");
+    let saved = save(&archive, &directory, OnExist::Skip).unwrap();
+    assert!(saved.was_present());
+    assert_eq!((saved.status(), archive.requests()), (None, 1));
+    assert_eq!(saved.url().as_str(), archive.url());
+}
+
+#[test]
+fn or_it_is_an_error_before_a_question() {
+    let (archive, directory) = after_a_run("error");
+    let error = save(&archive, &directory, OnExist::Error).unwrap_err();
+    assert_eq!((error.kind(), archive.requests()), (ErrorKind::Io, 1));
+    assert!(
+        error.to_string().contains("big.bin is there already"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_failed_download_takes_nobodys_place() {
+    for policy in [OnExist::Overwrite, OnExist::Update, OnExist::SameOrBoth] {
+        let (archive, directory) = after_a_run(&format!("unharmed-{policy:?}"));
+        let new = Content {
+            date: Some(LATER),
+            etag: None,
+            ..Content::new(1000, 1)
+        };
+        archive.change(|content| *content = new.cut_after(500));
+        save(&archive, &directory, policy).unwrap_err();
+        assert_eq!(directory.files(), ["big.bin"]);
+        assert_eq!(directory.read("big.bin"), *content().body);
+    }
+}
+
+/// The same list gives the same names, in whatever order its bodies come.
+#[test]
+fn a_second_run_finds_the_files_of_the_first() {
+    let origin = Origin::start(|incoming| {
+        let seed = incoming.target().as_bytes()[1];
+        Content {
+            etag: None,
+            ..Content::new(1000 + usize::from(seed), seed)
+        }
+        .reply(incoming)
+    });
+    let urls = ["/a/x.txt", "/b/X.txt", "/c/x.txt", "/d/y.txt"].map(|path| origin.url(path));
+    let directory = Directory::new("second-run");
+    let run = || {
+        once()
+            .save_all(&urls, &directory.0)
+            .in_order()
+            .map(Result::unwrap)
+    };
+    let names = |saved: Saved| saved.path().file_name().unwrap().to_owned();
+    let first: Vec<_> = run().map(names).collect();
+    assert_eq!(first, ["x.txt", "X (1).txt", "x (2).txt", "y.txt"]);
+    let second: Vec<_> = run()
+        .inspect(|saved| assert!(saved.was_present()))
+        .map(names)
+        .collect();
+    assert_eq!(second, first);
+    assert_eq!(directory.files().len(), 4);
+}
+
+#[test]
+fn two_of_one_batch_never_take_each_others_place() {
+    let origin = Origin::start(|incoming| Reply::ok(incoming.target()));
+    let directory = Directory::new("each-other");
+    let urls: Vec<_> = (0..20).map(|i| origin.url(&format!("/{i}/f"))).collect();
+    let to = To::new(&directory.0).on_exist(OnExist::Overwrite);
+    let paths = once()
+        .save_all(&urls, to)
+        .map(|saved| saved.unwrap().path().to_owned());
+    let mut bodies: Vec<_> = paths.map(|path| fs::read(path).unwrap()).collect();
+    bodies.sort();
+    bodies.dedup();
+    assert_eq!((bodies.len(), directory.files().len()), (20, 20));
+}

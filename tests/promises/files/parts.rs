@@ -1,0 +1,334 @@
+//! What came of a body is not fetched again, and never joined with what is of another.
+
+use std::fs;
+use std::time::Duration;
+
+use fetchpool::{Downloader, Error, ErrorKind, RetryPolicy, Saved};
+
+use super::Directory;
+use super::archive::{Archive, Content};
+use crate::support::{Gate, Origin, Reply};
+use crate::{once, with};
+
+const SIZE: usize = 300_000;
+const CUT: usize = 200_000;
+
+fn content() -> Content {
+    Content::new(SIZE, 0)
+}
+
+fn save(downloader: &Downloader, archive: &Archive, directory: &Directory) -> Result<Saved, Error> {
+    let mut batch = downloader.save_all([archive.url()], &directory.0);
+    batch.next().unwrap()
+}
+
+/// A directory in which a run has left the beginning of the file.
+fn after_a_cut(name: &str, content: Content) -> (Archive, Directory) {
+    let archive = Archive::start(content.cut_after(CUT));
+    let directory = Directory::new(name);
+    let error = save(&once(), &archive, &directory).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Truncated);
+    archive.change(|content| content.cut_after = None);
+    (archive, directory)
+}
+
+#[test]
+fn the_next_run_fetches_only_what_is_missing() {
+    let (archive, directory) = after_a_cut("next-run", content());
+    let left = directory.files();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(
+        left.iter().all(|name| name.starts_with(".big.bin.")),
+        "{left:?}"
+    );
+    let saved = save(&once(), &archive, &directory).unwrap();
+    assert_eq!(archive.last_range(), Some(CUT as u64));
+    assert_eq!(saved.report().resumed_from(), Some(CUT as u64));
+    assert_eq!(saved.bytes(), SIZE as u64);
+    assert_eq!(saved.status().unwrap(), 206);
+    assert_eq!(directory.files(), ["big.bin"]);
+    assert_eq!(directory.read("big.bin"), *content().body);
+}
+
+#[test]
+fn an_attempt_goes_on_where_the_one_before_broke_off() {
+    let gone = Gate::new();
+    let held = gone.clone();
+    let whole = content();
+    let origin = Origin::start(move |incoming| match incoming.visit() {
+        1 => whole.clone().cut_after(CUT).reply(incoming),
+        // To the request that follows at once.
+        2 => Reply::nothing().then_close(),
+        3 => whole.reply(incoming).after(&held),
+        _ => Reply::status(500),
+    });
+    gone.open();
+    let directory = Directory::new("attempts");
+    let downloader = with(|b| b.retry(RetryPolicy::new().base(Duration::from_millis(5))));
+    let mut batch = downloader.save_all([origin.url("/big.bin")], &directory.0);
+    let saved = batch.next().unwrap().unwrap();
+    assert_eq!(saved.report().attempts(), 3);
+    assert_eq!(saved.report().resumed_from(), Some(CUT as u64));
+    assert_eq!(origin.log()[2].range_start(), Some(CUT as u64));
+    assert_eq!(directory.read("big.bin"), *content().body);
+}
+
+#[test]
+fn a_file_that_has_changed_is_fetched_anew() {
+    let (archive, directory) = after_a_cut("changed", content());
+    let new = Content {
+        etag: Some("\"v2\""),
+        ..Content::new(SIZE - 50_000, 77)
+    };
+    archive.change(|content| *content = new.clone());
+    let saved = save(&once(), &archive, &directory).unwrap();
+    assert_eq!(archive.origin.log()[1].header("if-range"), Some("\"v1\""));
+    assert_eq!(
+        (saved.report().resumed_from(), archive.requests()),
+        (None, 2)
+    );
+    assert_eq!(directory.files(), ["big.bin"]);
+    assert_eq!(directory.read("big.bin"), *new.body);
+}
+
+#[test]
+fn a_server_that_takes_no_ranges_sends_it_anew_and_no_old_tail_is_left() {
+    let (archive, directory) = after_a_cut("no-ranges", content());
+    archive.change(|content| {
+        *content = Content {
+            takes_ranges: false,
+            ..Content::new(100_000, 3)
+        };
+    });
+    let saved = save(&once(), &archive, &directory).unwrap();
+    assert_eq!(saved.bytes(), 100_000);
+    assert_eq!(directory.read("big.bin"), *Content::new(100_000, 3).body);
+}
+
+#[test]
+fn a_part_that_is_not_the_rest_is_not_taken_for_it() {
+    let from = |start: usize, etag: &str, body: &[u8]| {
+        let range = format!("bytes {start}-{}/{SIZE}", start + body.len() - 1);
+        let reply = Reply::status(206).header("ETag", etag);
+        reply.header("Content-Range", range).body(body)
+    };
+    let whole = content().body;
+    let wrong = [
+        from(0, "\"v1\"", &whole),
+        from(CUT - 1, "\"v1\"", &whole[CUT - 1..]),
+        from(CUT + 1, "\"v1\"", &whole[CUT + 1..]),
+        from(CUT, "\"v2\"", &whole[CUT..]),
+        from(CUT, "\"v1\"", &whole[CUT..SIZE - 1]),
+        Reply::status(206)
+            .header("ETag", "\"v1\"")
+            .body(&whole[CUT..]),
+        Reply::status(206)
+            .header("ETag", "\"v1\"")
+            .header("Content-Range", format!("bytes={CUT}-{}/{SIZE}", SIZE - 1))
+            .body(&whole[CUT..]),
+        from(CUT, "\"v1\"", &whole[CUT..]).header("Content-Encoding", "gzip"),
+        from(CUT, "\"v1\"", &whole[CUT..])
+            .header("Content-Type", "multipart/byteranges; boundary=x"),
+        Reply::status(416).header("Content-Range", format!("bytes */{}", CUT - 1)),
+        Reply::status(416),
+        Reply::status(304),
+    ];
+    for (i, wrong) in wrong.into_iter().enumerate() {
+        let first = content().cut_after(CUT);
+        let origin = Origin::start(move |incoming| match incoming.visit() {
+            1 => first.reply(incoming),
+            2 => wrong.clone(),
+            _ if incoming.range_start().is_some() => Reply::status(500),
+            _ => Content::new(SIZE, 9).reply(incoming),
+        });
+        let directory = Directory::new(&format!("wrong-{i}"));
+        let get = || {
+            once()
+                .save_all([origin.url("/big.bin")], &directory.0)
+                .next()
+                .unwrap()
+        };
+        get().unwrap_err();
+        let saved = get().unwrap_or_else(|error| panic!("{i}: {error}"));
+        // One attempt, though it took two requests.
+        assert_eq!(
+            (saved.report().attempts(), origin.log().len()),
+            (1, 3),
+            "{i}"
+        );
+        assert_eq!(
+            directory.read("big.bin"),
+            *Content::new(SIZE, 9).body,
+            "{i}"
+        );
+        assert_eq!(directory.files(), ["big.bin"], "{i}");
+    }
+}
+
+/// Killed between the last byte and the name.
+#[test]
+fn a_part_that_is_all_is_asked_about_and_not_fetched() {
+    for known in [true, false] {
+        let (archive, directory) = after_a_cut(&format!("all-{known}"), content());
+        let files = directory.files();
+        let part = directory.0.join(&files[0]);
+        fs::write(&part, &*content().body).unwrap();
+        let stamp = directory.0.join(&files[1]);
+        if !known {
+            let text = fs::read_to_string(&stamp).unwrap();
+            fs::write(&stamp, text.replace(&format!("length {SIZE}\n"), "")).unwrap();
+        }
+        let saved = save(&once(), &archive, &directory).unwrap();
+        assert_eq!(saved.status().unwrap(), if known { 304 } else { 416 });
+        assert_eq!(archive.requests(), 2);
+        assert_eq!(saved.report().resumed_from(), Some(SIZE as u64));
+        assert!(!saved.was_present());
+        assert_eq!(directory.files(), ["big.bin"]);
+        assert_eq!(directory.read("big.bin"), *content().body);
+    }
+}
+
+#[test]
+fn a_part_is_of_one_url() {
+    let whole = content();
+    let other = Content::new(SIZE, 5);
+    let origin = Origin::start(
+        move |incoming| match (incoming.target(), incoming.visit()) {
+            ("/a/big.bin", 1) => whole.clone().cut_after(CUT).reply(incoming),
+            ("/a/big.bin", _) => whole.reply(incoming),
+            _ => other.reply(incoming),
+        },
+    );
+    let directory = Directory::new("one-url");
+    let get = |path| {
+        once()
+            .save_all([origin.url(path)], &directory.0)
+            .next()
+            .unwrap()
+    };
+    get("/a/big.bin").unwrap_err();
+    assert_eq!(get("/b/big.bin").unwrap().report().resumed_from(), None);
+    assert_eq!(directory.read("big.bin"), *Content::new(SIZE, 5).body);
+    // What is left of the first is still good.
+    let saved = get("/a/big.bin").unwrap();
+    assert_eq!(saved.report().resumed_from(), Some(CUT as u64));
+    assert_eq!(directory.read("big (1).bin"), *content().body);
+}
+
+#[test]
+fn what_cannot_be_gone_on_with_is_not_left() {
+    let weak = Content {
+        etag: Some("W/\"v1\""),
+        ..content()
+    };
+    let none = Content {
+        etag: None,
+        ..content()
+    };
+    let small = Content::new(50_000, 0);
+    for (i, content) in [weak, none, small].into_iter().enumerate() {
+        let archive = Archive::start(content.cut_after(40_000));
+        let directory = Directory::new(&format!("not-left-{i}"));
+        save(&once(), &archive, &directory).unwrap_err();
+        assert_eq!(directory.files(), [""; 0], "{i}");
+    }
+    let archive = Archive::start(content().cut_after(CUT));
+    let directory = Directory::new("not-wanted");
+    let kept_not = fetchpool::Directory::new(&directory.0).keep_parts(false);
+    let mut batch = once().save_all([archive.url()], kept_not);
+    batch.next().unwrap().unwrap_err();
+    assert_eq!(directory.files(), [""; 0]);
+}
+
+#[test]
+fn a_stamp_that_is_torn_or_of_something_else_says_nothing() {
+    type Damage = fn(String) -> String;
+    let damages: [Damage; 4] = [
+        |text| text[..text.len() / 2].to_owned(),
+        |text| text.replace("part 1", "part 2"),
+        |text| text.replace("\nof ", "\nof 0"),
+        |_| String::new(),
+    ];
+    for (i, damage) in damages.into_iter().enumerate() {
+        let (archive, directory) = after_a_cut(&format!("stamp-{i}"), content());
+        let stamp = directory.0.join(&directory.files()[1]);
+        fs::write(&stamp, damage(fs::read_to_string(&stamp).unwrap())).unwrap();
+        let saved = save(&once(), &archive, &directory).unwrap();
+        assert_eq!(
+            (archive.last_range(), saved.report().resumed_from()),
+            (None, None)
+        );
+        assert_eq!(directory.read("big.bin"), *content().body);
+        assert_eq!(directory.files(), ["big.bin"], "{i}");
+    }
+}
+
+#[test]
+fn a_part_longer_than_the_whole_is_begun_anew() {
+    let (archive, directory) = after_a_cut("too-long", content());
+    fs::write(directory.0.join(&directory.files()[0]), vec![0; SIZE + 1]).unwrap();
+    save(&once(), &archive, &directory).unwrap();
+    assert_eq!(directory.read("big.bin"), *content().body);
+}
+
+#[test]
+fn a_stamp_shows_no_secret() {
+    let archive = Archive::start(content().cut_after(CUT));
+    let directory = Directory::new("stamp-secret");
+    let url = archive
+        .origin
+        .url("/big.bin?sig=hunter2")
+        .replace("http://", "http://u:hunter2@");
+    once()
+        .save_all([url], &directory.0)
+        .next()
+        .unwrap()
+        .unwrap_err();
+    let stamp = String::from_utf8(directory.read(&directory.files()[1])).unwrap();
+    assert!(
+        stamp.contains("/big.bin?sig=…") && !stamp.contains("hunter2"),
+        "{stamp}"
+    );
+}
+
+#[test]
+fn a_body_is_limited_with_what_there_was_of_it() {
+    let (archive, directory) = after_a_cut("limited", content());
+    let limited = with(|b| b.max_file(Some(SIZE as u64 - 1)));
+    let error = save(&limited, &archive, &directory).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    let limited = with(|b| b.max_file(Some(SIZE as u64)));
+    save(&limited, &archive, &directory).unwrap();
+}
+
+/// The second comes while the first is at its part.
+#[test]
+fn two_at_one_url_do_not_share_a_part() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let whole = content();
+    let origin = Origin::start(move |incoming| match incoming.visit() {
+        1 => Reply::status(200)
+            .header("ETag", "\"v1\"")
+            .declared_length(SIZE as u64)
+            .then_send(&whole.body[..CUT])
+            .then_wait(&held)
+            .then_send(&whole.body[CUT..]),
+        _ => whole.reply(incoming),
+    });
+    let directory = Directory::new("two");
+    let (url, path) = (origin.url("/big.bin"), &directory.0);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| once().save_all([&url], path).next().unwrap());
+        gate.wait_for_waiters(1);
+        let second = once().save_all([&url], path).next().unwrap().unwrap();
+        assert_eq!(second.report().resumed_from(), None);
+        gate.open();
+        let first = first.join().unwrap().unwrap();
+        assert_ne!(first.path(), second.path());
+        for saved in [first, second] {
+            assert_eq!(fs::read(saved.path()).unwrap(), *content().body);
+        }
+    });
+    assert_eq!(directory.files(), ["big (1).bin", "big.bin"]);
+}
