@@ -1,1 +1,293 @@
-//! (to come)
+//! What the disk does not take is an error of its file, and harms no other.
+
+use std::fs;
+use std::path::Path;
+
+use fetchpool::{Directory as To, ErrorKind, OnExist};
+
+use super::Directory;
+use super::archive::Content;
+use crate::support::{Gate, Origin, Reply};
+use crate::{n, once, with};
+
+/// Says where the small file system is, to the test in a process of its own.
+#[cfg(target_os = "linux")]
+const SMALL: &str = "FETCHPOOL_TEST_SMALL_DISK";
+
+/// Whether this runs with a file system of 128 KiB, whose place is given then. The first time it
+/// does not, and the test is run so.
+#[cfg(target_os = "linux")]
+fn on_a_small_disk(test: &str) -> Option<std::path::PathBuf> {
+    use std::process::Command;
+    if let Some(path) = std::env::var_os(SMALL) {
+        return Some(path.into());
+    }
+    let directory = Directory::new(test);
+    fs::create_dir(&directory.0).unwrap();
+    let mount = "mount -t tmpfs -o size=128k none \"$0\"";
+    let in_a_namespace = |then: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+        command.arg(format!("{mount} && {then}")).arg(&directory.0);
+        command
+    };
+    // Some systems let nobody do that.
+    if !in_a_namespace("true")
+        .output()
+        .is_ok_and(|made| made.status.success())
+    {
+        eprintln!("not tested: there are no namespaces to be had");
+        return None;
+    }
+    let output = in_a_namespace("exec \"$@\"")
+        .arg(std::env::current_exe().unwrap())
+        .args([&format!("files::disk::{test}"), "--exact", "--nocapture"])
+        .env(SMALL, &directory.0)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = said + &String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+    None
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_ends_its_file_and_the_rest_fails_fast() {
+    let Some(disk) = on_a_small_disk("a_full_disk_ends_its_file_and_the_rest_fails_fast") else {
+        return;
+    };
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/small" => Reply::ok(vec![b's'; 30_000]),
+        // Of a length that nobody knows before.
+        "/large" => Reply::status(200).chunked(vec![vec![b'l'; 50_000]; 4]),
+        _ => Reply::ok("never asked for"),
+    });
+    let urls = ["/small", "/large", "/after"].map(|path| origin.url(path));
+    let one_by_one = with(|b| b.workers(1));
+    let outcomes: Vec<_> = one_by_one.save_all(&urls, &disk).in_order().collect();
+    assert_eq!(outcomes[0].as_ref().unwrap().bytes(), 30_000);
+    for (outcome, says) in outcomes[1..]
+        .iter()
+        .zip(["/large: cannot write", "/after: not tried"])
+    {
+        let error = outcome.as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    assert!(
+        outcomes[1]
+            .as_ref()
+            .unwrap_err()
+            .to_string()
+            .contains(".part: No space")
+    );
+    assert_eq!(origin.targets(), ["/small", "/large"]);
+    let left: Vec<_> = fs::read_dir(&disk)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["small"]);
+    assert_eq!(fs::read(disk.join("small")).unwrap(), vec![b's'; 30_000]);
+}
+
+/// Not after an hour, but before its first byte.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_has_no_room_is_known_by_its_length() {
+    let Some(disk) = on_a_small_disk("a_file_that_has_no_room_is_known_by_its_length") else {
+        return;
+    };
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |_| {
+        let head = Reply::status(200)
+            .header("ETag", "\"v1\"")
+            .declared_length(1 << 40);
+        // Until the test is through: the length alone decides.
+        head.then_send("beginning").then_wait(&held)
+    });
+    let error = once()
+        .save_all([origin.url("/f")], &disk)
+        .next()
+        .unwrap()
+        .unwrap_err();
+    gate.open();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("No space"), "{error}");
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
+}
+
+/// What came before the disk was full is good, once there is room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_part_on_a_full_disk_is_gone_on_with() {
+    let Some(disk) = on_a_small_disk("a_part_on_a_full_disk_is_gone_on_with") else {
+        return;
+    };
+    fs::write(disk.join("ballast"), vec![0; 60_000]).unwrap();
+    let content = Content::new(100_000, 0);
+    let served = content.clone();
+    let origin = Origin::start(move |incoming| served.reply(incoming));
+    let save = || once().save_all([origin.url("/f")], &disk).next().unwrap();
+    assert_eq!(save().unwrap_err().kind(), ErrorKind::Io);
+    fs::remove_file(disk.join("ballast")).unwrap();
+    let saved = save().unwrap();
+    assert_eq!(saved.report().resumed_from(), origin.log()[1].range_start());
+    assert_eq!(fs::read(saved.path()).unwrap(), *content.body);
+}
+
+#[test]
+fn a_directory_in_the_files_place_is_an_error_of_that_file() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    for policy in [
+        OnExist::SameOrBoth,
+        OnExist::Overwrite,
+        OnExist::Update,
+        OnExist::Skip,
+    ] {
+        let directory = Directory::new(&format!("in-place-{policy:?}"));
+        fs::create_dir_all(directory.0.join("f/below")).unwrap();
+        let to = To::new(&directory.0).on_exist(policy);
+        let urls = ["/f", "/g"].map(|path| origin.url(path));
+        let outcomes: Vec<_> = once().save_all(&urls, to).in_order().collect();
+        let error = outcomes[0].as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{policy:?}");
+        assert!(error.to_string().contains("/f: "), "{error}");
+        outcomes[1].as_ref().unwrap();
+        assert_eq!(directory.files(), ["f", "g"]);
+    }
+}
+
+/// Root may write anywhere: then there is nothing to test.
+#[cfg(unix)]
+#[test]
+fn a_directory_for_reading_only_is_an_error_with_the_path() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = Directory::new("read-only");
+    fs::create_dir(&directory.0).unwrap();
+    fs::set_permissions(&directory.0, fs::Permissions::from_mode(0o555)).unwrap();
+    let is_root = fs::write(directory.0.join("probe"), "").is_ok();
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let outcome = once()
+        .save_all([origin.url("/f")], &directory.0)
+        .next()
+        .unwrap();
+    fs::set_permissions(&directory.0, fs::Permissions::from_mode(0o755)).unwrap();
+    if is_root {
+        outcome.unwrap();
+        return;
+    }
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(
+        error.to_string().contains(&*directory.0.to_string_lossy()),
+        "{error}"
+    );
+}
+
+/// A link in a directory for all could lead to any file of its user's.
+#[cfg(unix)]
+#[test]
+fn a_link_in_the_parts_place_is_not_followed() {
+    let content = Content::new(300_000, 0);
+    let served = content.clone().cut_after(200_000);
+    let origin = Origin::start(move |incoming| served.reply(incoming));
+    let directory = Directory::new("links");
+    let save = || {
+        once()
+            .save_all([origin.url("/f")], &directory.0)
+            .next()
+            .unwrap()
+    };
+    save().unwrap_err();
+    let victim = Directory::new("victim");
+    fs::write(&victim.0, "precious").unwrap();
+    for name in directory.files() {
+        let path = directory.0.join(name);
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&victim.0, path).unwrap();
+    }
+    let error = save().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(fs::read(&victim.0).unwrap(), b"precious");
+    fs::remove_file(&victim.0).unwrap();
+}
+
+/// The order that a power cut cannot harm: bytes on the disk, then the name, then the directory.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_is_on_the_disk_before_it_has_its_name() {
+    use std::process::Command;
+    const TEST: &str = "files::disk::a_file_is_on_the_disk_before_it_has_its_name";
+    const TRACED: &str = "FETCHPOOL_TEST_TRACED";
+    if let Some(path) = std::env::var_os(TRACED) {
+        let origin = Origin::start(|_| Reply::ok("x"));
+        for sync in [true, false] {
+            let to = To::new(Path::new(&path)).sync(sync);
+            let url = origin.url(&format!("/sync-{sync}"));
+            once().save_all([url], to).next().unwrap().unwrap();
+        }
+        return;
+    }
+    let directory = Directory::new("traced");
+    let log = Directory::new("trace");
+    let traced = Command::new("strace")
+        .args([
+            "-f",
+            "-y",
+            "-e",
+            "trace=fsync,fdatasync,rename,renameat,renameat2,linkat",
+            "-o",
+        ])
+        .arg(&log.0)
+        .arg(std::env::current_exe().unwrap())
+        .args([TEST, "--exact", "--nocapture"])
+        .env(TRACED, &directory.0)
+        .output();
+    let Ok(traced) = traced
+        .as_ref()
+        .map_err(|_| ())
+        .and_then(|t| if t.status.success() { Ok(t) } else { Err(()) })
+    else {
+        eprintln!("not tested: there is no strace, or it may not trace");
+        return;
+    };
+    let _ = traced;
+    let calls = fs::read_to_string(&log.0).unwrap();
+    fs::remove_file(&log.0).unwrap();
+    let place = |what: &dyn Fn(&str) -> bool| {
+        let at: Vec<_> = calls
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| what(line))
+            .map(|(i, _)| i)
+            .collect();
+        assert_eq!(at.len(), 1, "{calls}");
+        at[0]
+    };
+    let name = directory.0.to_string_lossy().into_owned();
+    let synced = place(&|line| line.contains("fsync(") && line.contains(".sync-true."));
+    let renamed = place(&|line| line.contains("rename") && line.contains("/sync-true\""));
+    let directory_synced =
+        place(&|line| line.contains("fsync(") && line.contains(&format!("{name}>")));
+    assert!(synced < renamed && renamed < directory_synced, "{calls}");
+    place(&|line| line.contains("rename") && line.contains("/sync-false\""));
+}
+
+#[test]
+fn many_files_of_many_workers_are_all_whole() {
+    let origin = Origin::start(|incoming| Reply::ok(incoming.target().repeat(100)));
+    let directory = Directory::new("many");
+    let urls = (0..500).map(|i| origin.url(&format!("/{}/{}", i, i % 50)));
+    let many = with(|b| b.workers(16).per_host(n(16)));
+    for saved in many.save_all(urls, To::new(&directory.0).sync(false)) {
+        let saved = saved.unwrap();
+        let body = saved.url().path().repeat(100);
+        assert_eq!(fs::read_to_string(saved.path()).unwrap(), body);
+    }
+    assert_eq!(directory.files().len(), 500);
+}
