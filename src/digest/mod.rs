@@ -1,7 +1,9 @@
-//! Digests of bodies: what one should be.
+//! Digests of bodies: what one should be, what a server says that it is, and what it is.
 
+mod hasher;
 mod parse;
 
+pub(crate) use hasher::Hasher;
 pub use parse::ParseDigestError;
 
 use std::fmt;
