@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
+use crate::digest::Check;
 use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Report};
 
@@ -30,6 +31,8 @@ pub struct Body<'a> {
     reader: &'a mut dyn Read,
     limit: u64,
     taken: u64,
+    /// Until the end.
+    check: Option<Check>,
 }
 
 impl<'a> Body<'a> {
@@ -39,6 +42,7 @@ impl<'a> Body<'a> {
         reader: &'a mut dyn Read,
         limit: u64,
         kept: u64,
+        check: Option<Check>,
     ) -> Self {
         Self {
             head,
@@ -46,6 +50,7 @@ impl<'a> Body<'a> {
             reader,
             limit,
             taken: kept,
+            check,
         }
     }
 
@@ -100,12 +105,23 @@ impl<'a> Body<'a> {
         self.taken
     }
 
-    /// Fails early where the response tells that its body is too large.
+    /// Fails early where the response tells that its body is too large, or not what is expected.
     pub(crate) fn check_length(&self) -> Result<(), Fault> {
-        match self.content_length() {
-            Some(length) if self.taken.saturating_add(length) > self.limit => Err(self.too_large()),
-            _ => Ok(()),
+        let Some(length) = self.content_length() else {
+            return Ok(());
+        };
+        let length = self.taken.saturating_add(length);
+        if length > self.limit {
+            return Err(self.too_large());
         }
+        self.check
+            .as_ref()
+            .map_or(Ok(()), |check| check.length(length))
+    }
+
+    /// To be shown what there was of it before.
+    pub(crate) fn check(&mut self) -> Option<&mut Check> {
+        self.check.as_mut()
     }
 
     fn too_large(&self) -> Fault {
@@ -122,6 +138,13 @@ impl Read for Body<'_> {
         self.taken += amount as u64;
         if self.taken > self.limit {
             return Err(self.too_large().into_io());
+        }
+        if let Some(check) = &mut self.check {
+            check.see(&buffer[..amount]);
+            if amount == 0 && !buffer.is_empty() {
+                let verdict = self.check.take().map(|check| check.verdict(self.taken));
+                verdict.unwrap_or(Ok(())).map_err(Fault::into_io)?;
+            }
         }
         Ok(amount)
     }

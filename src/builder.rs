@@ -82,6 +82,7 @@ pub struct Builder {
     headers: Headers,
     user_agent: Option<String>,
     status_is_error: bool,
+    believes_digests: bool,
     tls: TlsSettings,
     addresses: address::Policy,
     redirects: redirect::Policy,
@@ -136,6 +137,7 @@ impl Builder {
             headers: Headers(HeaderMap::new()),
             user_agent: None,
             status_is_error: true,
+            believes_digests: false,
             tls: TlsSettings::default(),
             addresses: address::Policy::default(),
             redirects: redirect::Policy::default(),
@@ -455,6 +457,17 @@ impl Builder {
         self
     }
 
+    /// Whether a body has to be of the digest that its response tells, where it tells one
+    /// (`Repr-Digest` and `Content-Digest`, RFC 9530; `Digest`, RFC 3230; `Content-MD5`, RFC 1864): of
+    /// several the strongest that is known. Another is an error, of the kind
+    /// [`ErrorKind::Digest`]. The default is `false`: it costs a pass over all bytes, and proves no
+    /// more than that nothing was damaged on the way. For a digest that came by a way of its own see
+    /// [`Request::expect_digest`].
+    pub fn verify_digests(mut self, yes: bool) -> Self {
+        self.believes_digests = yes;
+        self
+    }
+
     /// Trusts the certificates of a PEM file, besides the roots of the Mozilla programme, or
     /// those of the platform where the feature `platform-verifier` is on and its switch set.
     ///
@@ -548,6 +561,7 @@ impl Builder {
             headers: Headers(mut headers),
             user_agent,
             status_is_error,
+            believes_digests,
             tls,
             addresses,
             redirects,
@@ -588,6 +602,7 @@ impl Builder {
             rules: Arc::new(Rules {
                 client,
                 status_is_error,
+                believes_digests,
                 retries: Retries::new(retry),
                 breaker: host_breaker.probing_for(connect_timeout.saturating_add(resolve_timeout)),
                 timeout,

@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Protocol,
     /// The body is larger than allowed.
     TooLarge,
-    /// The body is not what was expected. Nothing can be expected yet.
+    /// The body is not what was expected: see [`Request::expect_digest`](crate::Request::expect_digest).
     Digest,
     /// The caller's own code, or a file, failed.
     Io,

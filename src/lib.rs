@@ -99,10 +99,6 @@ mod batch;
 mod body;
 mod builder;
 mod deadline;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "no response is checked yet")
-)]
 mod digest;
 mod downloader;
 mod engine;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
+use crate::digest::Digest;
 use crate::fault::{ErrorKind, Fault};
 use crate::redact::{self, Secrets};
 use crate::schedule::{Key, MAX_KEYS, Priority};
@@ -50,6 +51,8 @@ struct Extras {
     budgets: Vec<Key>,
     timeout: Option<Duration>,
     place: Option<Place>,
+    length: Option<u64>,
+    digests: Vec<Digest>,
     tag: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -160,6 +163,35 @@ impl Request {
         self
     }
 
+    /// Expects a body of so many bytes: another is an error, of the kind
+    /// [`Digest`](ErrorKind::Digest), before it is read where the server tells its length.
+    #[must_use]
+    pub fn expect_length(mut self, bytes: u64) -> Self {
+        self.extras().length = Some(bytes);
+        self
+    }
+
+    /// Expects a body of this digest, and of those of further calls: another is an error, of the
+    /// kind [`Digest`](ErrorKind::Digest).
+    ///
+    /// It is computed as the bytes come, and known with the last of them: a file does not get its
+    /// name then, and a closure's last read fails. Bodies of errors, where they are let through, are
+    /// not judged. A file that stands there already, and is of this digest, is not fetched.
+    ///
+    /// ```no_run
+    /// use fetchpool::{Downloader, Request};
+    ///
+    /// let hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    /// let request = Request::new("https://example.com/empty").expect_digest(hash.parse()?);
+    /// Downloader::new().fetch(request)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn expect_digest(mut self, digest: Digest) -> Self {
+        self.extras().digests.push(digest);
+        self
+    }
+
     /// Attaches something of the caller's, which comes back with the outcome.
     #[must_use]
     pub fn tag(mut self, tag: impl Any + Send + Sync) -> Self {
@@ -199,6 +231,14 @@ impl Request {
 
     pub(crate) fn place(&self) -> Option<&Place> {
         self.extras.as_ref()?.place.as_ref()
+    }
+
+    pub(crate) fn its_length(&self) -> Option<u64> {
+        self.extras.as_ref()?.length
+    }
+
+    pub(crate) fn its_digests(&self) -> &[Digest] {
+        self.extras.as_ref().map_or(&[], |extras| &extras.digests)
     }
 
     pub(crate) fn checked_url(&self) -> Result<&Url, Fault> {

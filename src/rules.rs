@@ -8,6 +8,8 @@ use crate::retry::Retries;
 pub(crate) struct Rules {
     pub(crate) client: Client,
     pub(crate) status_is_error: bool,
+    /// What servers say of a body's digest counts.
+    pub(crate) believes_digests: bool,
     pub(crate) retries: Retries,
     pub(crate) breaker: HostBreaker,
     /// How long a job may take, from when it is let in.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::inbox::Inbox;
 use crate::body::Body;
 use crate::deadline::Deadline;
+use crate::digest::Check;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::http::Response;
@@ -64,11 +65,16 @@ impl<S: Sink> Shared<S> {
             kept,
             report,
             |reader, head, report| {
-                let body = Body::new(head, report, reader, self.sink.limit(), kept.bytes);
+                let check = self.check(report, head, kept.bytes);
+                let body = Body::new(head, report, reader, self.sink.limit(), kept.bytes, check);
                 self.sink.receive(body, stock)
             },
         );
         (Some(head), part)
+    }
+
+    fn check(&self, report: &Report, head: &Head, kept: u64) -> Option<Check> {
+        Check::of(&report.request, head, kept, self.rules.believes_digests)
     }
 }
 
@@ -114,7 +120,11 @@ impl<S: Sink> Course for Shared<S> {
             }
             Answer::Here(head, stock) => {
                 report.progress.resumed_from = stock.begun();
-                let settle = || self.sink.settle(stock, head.as_ref(), &report);
+                let kept = stock.begun().unwrap_or(0);
+                let check = head
+                    .as_ref()
+                    .and_then(|head| self.check(&report, head, kept));
+                let settle = || self.sink.settle(stock, head.as_ref(), &report, check);
                 let part = catch_unwind(AssertUnwindSafe(settle));
                 (head, part.unwrap_or_else(|panic| Err(panicked(panic))))
             }

@@ -1,9 +1,11 @@
 //! Digests of bodies: what one should be, what a server says that it is, and what it is.
 
+mod check;
 mod hasher;
 mod header;
 mod parse;
 
+pub(crate) use check::Check;
 pub(crate) use hasher::Hasher;
 pub(crate) use header::of_response;
 pub use parse::ParseDigestError;

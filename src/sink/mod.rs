@@ -14,6 +14,7 @@ pub(crate) use memory::Memory;
 pub(crate) use stock::{Came, Stock};
 
 use crate::body::Body;
+use crate::digest::Check;
 use crate::fault::Fault;
 use crate::outcome::{Head, Report};
 use crate::request::Request;
@@ -43,7 +44,13 @@ pub(crate) trait Sink: Send + Sync + 'static {
     fn receive(&self, body: Body<'_>, stock: Stock) -> Result<Self::Part, Fault>;
 
     /// What it has is all, as the response says if there is one.
-    fn settle(&self, _: Stock, _: Option<&Head>, _: &Report) -> Result<Self::Part, Fault> {
+    fn settle(
+        &self,
+        _: Stock,
+        _: Option<&Head>,
+        _: &Report,
+        _: Option<Check>,
+    ) -> Result<Self::Part, Fault> {
         unreachable!("a sink that keeps nothing has no stock")
     }
 

@@ -8,6 +8,7 @@ mod batch;
 mod breaker;
 mod budget;
 mod completeness;
+mod digests;
 mod ending;
 mod ends;
 mod files;

@@ -25,11 +25,13 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use self::names::{Names, numbered};
+use self::publish::{Parent, parent_of};
 use self::stamp::Stamp;
 use super::directory::{Directory, Layout, NameFrom, OnExist};
 use super::stock::has_conditions;
 use super::{Sink, Stock, name};
 use crate::body::Body;
+use crate::digest::Check;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::strong_validator;
 use crate::outcome::{Head, Report, Saved};
@@ -162,6 +164,27 @@ impl Files {
         }
     }
 
+    /// Whether a file that stands there is what is asked for; `None` where the server has to say it.
+    fn is_it(&self, file: &Standing, request: &Request) -> Result<Option<bool>, Fault> {
+        let skips = self.to.on_exist == OnExist::Skip;
+        let Some(check) = Check::of_file(request) else {
+            return Ok(skips.then_some(true));
+        };
+        let verdict = file
+            .compare(check)
+            .map_err(|error| fault(&file.path, error))?;
+        match verdict {
+            Ok(()) => Ok(Some(true)),
+            Err(fault) if skips => {
+                let path = file.path.display();
+                Err(fault.and(format_args!(
+                    "it is {path}, which stands there (see `OnExist`)"
+                )))
+            }
+            Err(_) => Ok(Some(false)),
+        }
+    }
+
     fn stamp(&self, body: &Body<'_>) -> Option<Stamp> {
         let length = body.content_length();
         let is_small = length.is_some_and(|length| length < part::WORTH_KEEPING);
@@ -182,9 +205,12 @@ impl Files {
     }
 
     /// A part for the body, and how much of that it has.
-    fn part_for(&self, body: &Body<'_>, stock: Stock) -> Result<Part, Fault> {
+    fn part_for(&self, body: &mut Body<'_>, stock: Stock) -> Result<Part, Fault> {
         let mut part = match stock {
             Stock::Begun(mut part) if body.taken() > 0 => {
+                if let Some(check) = body.check() {
+                    part.show_to(check)?;
+                }
                 part.go_on()?;
                 return Ok(*part);
             }
@@ -203,8 +229,11 @@ impl Files {
 
     fn write(&self, body: &mut Body<'_>, stock: Stock) -> Result<Part, Fault> {
         let mut part = self.part_for(body, stock)?;
-        part.take(body)?;
-        Ok(part)
+        match part.take(body) {
+            Ok(()) => Ok(part),
+            Err(fault) if fault.kind == ErrorKind::Digest => part.reject(fault),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Gives a whole part its name.
@@ -216,8 +245,14 @@ impl Files {
         loop {
             let next = number.unwrap_or_else(|| self.names.hand_out(&target.path));
             let path = numbered(&target.path, next);
-            match publish(&mut part, &path, replaces) {
-                Ok(()) => return self.landed(path, part.bytes()),
+            match self.give(&mut part, &path, replaces) {
+                Ok(()) => {
+                    return Ok(Landed {
+                        path,
+                        bytes: part.bytes(),
+                        was_present: false,
+                    });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(fault(&path, error)),
             }
@@ -238,15 +273,17 @@ impl Files {
         }
     }
 
-    fn landed(&self, path: PathBuf, bytes: u64) -> Result<Landed, Fault> {
-        if self.to.sync {
-            publish::sync_directory_of(&path).map_err(|error| fault(&path, error))?;
+    /// Its directory is made if it is another than the part's.
+    fn give(&self, part: &mut Part, path: &Path, replaces: bool) -> io::Result<()> {
+        let parent = self.to.sync.then(|| Parent::of(path)).transpose()?;
+        match part.publish(path, replaces) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(parent_of(path))?;
+                part.publish(path, replaces)?;
+            }
+            result => result?,
         }
-        Ok(Landed {
-            path,
-            bytes,
-            was_present: false,
-        })
+        parent.map_or(Ok(()), |parent| parent.sync())
     }
 
     /// From then on nothing is tried any more.
@@ -296,12 +333,14 @@ impl Sink for Files {
         if has_conditions(request.headers()) {
             return Ok(Stock::Nothing);
         }
-        if let Some(file) = standing
-            .clone()
-            .filter(|_| self.to.on_exist == OnExist::Skip)
-        {
-            return Ok(Stock::Settled(file));
-        }
+        let standing = match standing {
+            Some(file) => match self.is_it(&file, request)? {
+                Some(true) => return Ok(Stock::Settled(file)),
+                Some(false) => None,
+                None => Some(file),
+            },
+            None => None,
+        };
         if let Some(part) = self.begun(report)? {
             return Ok(Stock::Begun(Box::new(part)));
         }
@@ -315,7 +354,8 @@ impl Sink for Files {
         body.check_length()?;
         let target = self.target(&body);
         if let Some(file) = self.standing(&target.first())? {
-            if self.to.on_exist == OnExist::Skip || file.is_same_as(&body) {
+            let is_it = self.is_it(&file, &body.report().request)?;
+            if is_it.unwrap_or_else(|| file.is_same_as(&body)) {
                 return Ok(Landed::there(file));
             }
         }
@@ -324,9 +364,22 @@ impl Sink for Files {
         landed.inspect_err(|fault| self.note_full(fault))
     }
 
-    fn settle(&self, stock: Stock, head: Option<&Head>, report: &Report) -> Result<Landed, Fault> {
+    fn settle(
+        &self,
+        stock: Stock,
+        head: Option<&Head>,
+        report: &Report,
+        check: Option<Check>,
+    ) -> Result<Landed, Fault> {
         match stock {
-            Stock::Begun(part) => {
+            Stock::Begun(mut part) => {
+                if let Some(mut check) = check {
+                    part.show_to(&mut check)?;
+                    let verdict = check.verdict(part.bytes());
+                    if let Err(fault) = verdict {
+                        return part.reject(fault);
+                    }
+                }
                 let head = head.expect("a part is asked about");
                 let planned = self.planned(&report.request, report.progress.namesakes);
                 let target = planned.unwrap_or_else(|| Target {
@@ -353,17 +406,6 @@ impl Sink for Files {
             bytes,
             was_present,
         }
-    }
-}
-
-/// Its directory is made if it is another than the part's.
-fn publish(part: &mut Part, path: &Path, replaces: bool) -> io::Result<()> {
-    match part.publish(path, replaces) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new(".")))?;
-            part.publish(path, replaces)
-        }
-        result => result,
     }
 }
 

@@ -9,6 +9,7 @@ use super::open::{self, Lock};
 use super::stamp::Stamp;
 use super::{fault, publish};
 use crate::body::Body;
+use crate::digest::Check;
 use crate::fault::Fault;
 use crate::http::Beginning;
 
@@ -24,6 +25,8 @@ pub(crate) struct Part {
     /// What it is of, as it stands beside it.
     stamp: Option<Stamp>,
     bytes: u64,
+    /// In an earlier attempt or run.
+    was_begun: bool,
     keep: bool,
 }
 
@@ -60,6 +63,7 @@ impl Part {
             is_whole: false,
             stamp,
             bytes,
+            was_begun: true,
             keep,
         }))
     }
@@ -78,6 +82,7 @@ impl Part {
                         is_whole: false,
                         stamp: None,
                         bytes: 0,
+                        was_begun: false,
                         keep,
                     });
                 }
@@ -85,7 +90,7 @@ impl Part {
                 // Its owner is through with it.
                 Ok(Lock::Gone) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !made_directory => {
-                    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+                    let directory = publish::parent_of(&path);
                     fs::create_dir_all(directory).map_err(|error| fault(directory, error))?;
                     made_directory = true;
                 }
@@ -124,6 +129,7 @@ impl Part {
             file.seek(SeekFrom::Start(0))?;
         }
         self.bytes = 0;
+        self.was_begun = false;
         if let Some(length) = length.filter(|&length| length >= WORTH_RESERVING) {
             open::reserve(file, length)?;
         }
@@ -133,6 +139,15 @@ impl Part {
         }
         self.stamp = stamp;
         Ok(())
+    }
+
+    /// Shows what is there already.
+    pub(super) fn show_to(&mut self, check: &mut Check) -> Result<(), Fault> {
+        if !check.has_digests() {
+            return Ok(());
+        }
+        let file = self.file.as_mut().expect(OPEN);
+        show(file, self.bytes, check).map_err(|error| fault(&self.path, error))
     }
 
     /// Goes to the end of what is there.
@@ -187,6 +202,18 @@ impl Part {
         Ok(())
     }
 
+    /// What came is not what was expected: it is not to be gone on with. Where a part of it is from
+    /// an earlier time that may be why, and another attempt, of the whole, may come to the right thing.
+    pub(super) fn reject<T>(self, fault: Fault) -> Result<T, Fault> {
+        let fault = if self.was_begun {
+            fault.passing()
+        } else {
+            fault
+        };
+        self.discard();
+        Err(fault)
+    }
+
     /// It is not to be gone on with.
     pub(super) fn discard(mut self) {
         self.keep = false;
@@ -202,6 +229,19 @@ impl Drop for Part {
         let _ = fs::remove_file(&self.path);
         if self.stamp.is_some() {
             let _ = fs::remove_file(Stamp::path(&self.path));
+        }
+    }
+}
+
+/// So many bytes from the start.
+pub(super) fn show(file: &mut File, bytes: u64, check: &mut Check) -> io::Result<()> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut left = file.take(bytes);
+    let mut piece = vec![0; PIECE as usize];
+    loop {
+        match left.read(&mut piece)? {
+            0 => return Ok(()),
+            amount => check.see(&piece[..amount]),
         }
     }
 }

@@ -12,7 +12,11 @@ pub(super) fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     // `fs::rename` would replace a file that another process has made meanwhile; making a link
     // fails if there is one.
     match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from),
+        // It has its name now, whatever becomes of the other.
+        Ok(()) => {
+            let _ = fs::remove_file(from);
+            Ok(())
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
         Err(_) => {
             // A file system without links (FAT, some network shares): as close as it gets.
@@ -40,22 +44,51 @@ fn at_once(_: &Path, _: &Path) -> Option<io::Result<()>> {
     None
 }
 
-/// Has a name survive a power cut.
+/// The directory of a path, to have a name in it survive a power cut. It is opened before the name
+/// is given: where that fails, nothing has happened yet.
 #[cfg(unix)]
-pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let directory = fs::File::open(directory.unwrap_or_else(|| Path::new(".")))?;
-    match directory.sync_all() {
-        // Some network file systems have no such thing.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        result => result,
+pub(super) struct Parent(fs::File);
+
+#[cfg(unix)]
+impl Parent {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let parent = parent_of(path);
+        match fs::File::open(parent) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(parent)?;
+                fs::File::open(parent).map(Self)
+            }
+            opened => opened.map(Self),
+        }
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        match self.0.sync_all() {
+            // Some network file systems have no such thing.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            result => result,
+        }
     }
 }
 
 /// A directory cannot be opened there; NTFS keeps a journal of names itself.
 #[cfg(not(unix))]
-pub(super) fn sync_directory_of(_: &Path) -> io::Result<()> {
-    Ok(())
+pub(super) struct Parent;
+
+#[cfg(not(unix))]
+impl Parent {
+    pub(super) fn of(_: &Path) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) fn parent_of(path: &Path) -> &Path {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or_else(|| Path::new("."))
 }

@@ -1,6 +1,6 @@
 //! A file that stands where another is to go.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,10 @@ use std::time::{Duration, SystemTime};
 use http::HeaderValue;
 use http::header::{CONTENT_ENCODING, LAST_MODIFIED};
 
+use super::part::show;
 use crate::body::Body;
+use crate::digest::Check;
+use crate::fault::Fault;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -45,6 +48,12 @@ impl Standing {
 
     pub(crate) fn is_of(&self, date: &HeaderValue) -> bool {
         self.modified.is_some() && self.modified == time_of(date)
+    }
+
+    /// Whether it is what is expected.
+    pub(super) fn compare(&self, mut check: Check) -> io::Result<Result<(), Fault>> {
+        show(&mut File::open(&self.path)?, self.bytes, &mut check)?;
+        Ok(check.verdict(self.bytes))
     }
 
     /// Just as long and as old as what comes.

@@ -194,7 +194,7 @@ fn a_directory_for_reading_only_is_an_error_with_the_path() {
 #[test]
 fn a_link_in_the_parts_place_is_not_followed() {
     let content = Content::new(300_000, 0);
-    let served = content.clone().cut_after(200_000);
+    let served = content.cut_after(200_000);
     let origin = Origin::start(move |incoming| served.reply(incoming));
     let directory = Directory::new("links");
     let save = || {
