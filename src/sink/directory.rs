@@ -28,6 +28,8 @@ pub struct Directory {
     pub(super) sync: bool,
     pub(super) keep_parts: bool,
     pub(super) keep_date: bool,
+    pub(super) keep_etag: bool,
+    pub(super) keep_rejected: bool,
 }
 
 pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
@@ -92,6 +94,8 @@ impl Directory {
             sync: true,
             keep_parts: true,
             keep_date: true,
+            keep_etag: false,
+            keep_rejected: false,
         }
     }
 
@@ -169,6 +173,27 @@ impl Directory {
     #[must_use]
     pub fn keep_date(mut self, keep: bool) -> Self {
         self.keep_date = keep;
+        self
+    }
+
+    /// Whether a file remembers its response's `ETag`, by which the server is asked in the next run
+    /// whether it is the same: better than a date where there are several versions in a second,
+    /// or no dates. The default is `false`.
+    ///
+    /// It is in an extended attribute, `user.fetchpool.etag`, and counts as long as the file has the
+    /// length and the date with which it was saved. Linux and macOS have such attributes, on most
+    /// file systems; elsewhere this does nothing.
+    #[must_use]
+    pub fn keep_etag(mut self, keep: bool) -> Self {
+        self.keep_etag = keep;
+        self
+    }
+
+    /// Whether a body that is not of the digest that was expected stays for somebody to look at,
+    /// as `NAME.rejected` where the file would stand; the error says where. The default is `false`.
+    #[must_use]
+    pub fn keep_rejected(mut self, keep: bool) -> Self {
+        self.keep_rejected = keep;
         self
     }
 }

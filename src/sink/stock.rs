@@ -1,6 +1,6 @@
 //! What a sink has of a body before it is asked for, and what the answer makes of that.
 
-use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
 
 use super::files::{Part, Standing};
@@ -57,11 +57,7 @@ impl Stock {
                 }
                 beginning => beginning.ask_for_rest(headers),
             },
-            Self::Standing(file) => {
-                if let Some(date) = file.date() {
-                    headers.insert(IF_MODIFIED_SINCE, date);
-                }
-            }
+            Self::Standing(file) => file.ask(headers),
         }
     }
 
@@ -70,10 +66,9 @@ impl Stock {
             Self::Nothing | Self::Settled(_) => Came::Whole,
             Self::Begun(part) => judge_rest(&part.beginning(), head),
             Self::Standing(file) if head.status == StatusCode::NOT_MODIFIED => {
-                // Some answer so to any later date; but a file of another date is another file.
-                match head.headers.get(LAST_MODIFIED) {
-                    Some(date) if !file.is_of(date) => Came::Useless,
-                    _ => Came::NothingNew,
+                match file.is_same_by(&head.headers) {
+                    true => Came::NothingNew,
+                    false => Came::Useless,
                 }
             }
             Self::Standing(_) => Came::Whole,

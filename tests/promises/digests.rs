@@ -231,3 +231,28 @@ fn a_file_of_another_is_not_it() {
         }
     }
 }
+
+#[test]
+fn a_body_that_is_rejected_is_kept_where_that_is_wanted() {
+    let origin = Origin::start(|_| Reply::ok("abd"));
+    let directory = Directory::new("rejected");
+    let to = To::new(&directory.0).keep_rejected(true);
+    for name in ["f.txt.rejected", "f.txt (1).rejected"] {
+        let request = expecting(origin.url("/f.txt"), &DIGESTS);
+        let error = once()
+            .save_all([request], to.clone())
+            .next()
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Digest);
+        let path = directory.0.join(name);
+        assert!(
+            error
+                .to_string()
+                .ends_with(&format!("it is kept as {}", path.display())),
+            "{error}"
+        );
+        assert_eq!(fs::read(path).unwrap(), b"abd");
+    }
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2);
+}

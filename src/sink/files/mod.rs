@@ -6,6 +6,7 @@
 //! it is of, and the next attempt, or the next run, asks for the rest. `names` sees to it that no
 //! two jobs of a batch are after one name, `standing` whether what stands there is the same.
 
+mod memo;
 mod names;
 mod open;
 mod part;
@@ -19,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::header::{CONTENT_ENCODING, LAST_MODIFIED};
+use http::header::{CONTENT_ENCODING, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -227,19 +228,59 @@ impl Files {
         Ok(part)
     }
 
-    fn write(&self, body: &mut Body<'_>, stock: Stock) -> Result<Part, Fault> {
+    fn write(&self, body: &mut Body<'_>, stock: Stock, target: &Target) -> Result<Part, Fault> {
         let mut part = self.part_for(body, stock)?;
         match part.take(body) {
-            Ok(()) => Ok(part),
-            Err(fault) if fault.kind == ErrorKind::Digest => part.reject(fault),
-            Err(fault) => Err(fault),
+            Err(fault) if fault.kind == ErrorKind::Digest => Err(self.reject(part, target, fault)),
+            taken => taken.map(|()| part),
         }
+    }
+
+    /// What came is not what was expected: it is not gone on with. Where its beginning is from an
+    /// earlier time that may be why, and another attempt, of the whole, may come to the right thing.
+    fn reject(&self, mut part: Part, target: &Target, fault: Fault) -> Fault {
+        if part.was_begun() {
+            part.discard();
+            return fault.passing();
+        }
+        if !self.to.keep_rejected {
+            part.discard();
+            return fault;
+        }
+        let mut name = target.path.clone().into_os_string();
+        name.push(".rejected");
+        loop {
+            let path = numbered(Path::new(&name), self.names.hand_out(Path::new(&name)));
+            match part.publish(&path, false) {
+                Ok(()) => return fault.and(format_args!("it is kept as {}", path.display())),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return fault.and(format_args!("it cannot be kept: {error}")),
+            }
+        }
+    }
+
+    /// A part turned out to be all there is.
+    fn settle_part(
+        &self,
+        mut part: Part,
+        target: &Target,
+        head: &Head,
+        check: Option<Check>,
+    ) -> Result<Landed, Fault> {
+        if let Some(mut check) = check {
+            part.show_to(&mut check)?;
+            if let Err(fault) = check.verdict(part.bytes()) {
+                return Err(self.reject(part, target, fault));
+            }
+        }
+        self.publish(part, target, &head.headers)
     }
 
     /// Gives a whole part its name.
     fn publish(&self, mut part: Part, target: &Target, head: &HeaderMap) -> Result<Landed, Fault> {
         let date = head.get(LAST_MODIFIED).filter(|_| self.to.keep_date);
-        part.settle(date.and_then(standing::time_of), self.to.sync)?;
+        let etag = head.get(ETAG).filter(|_| self.to.keep_etag);
+        part.settle(date.and_then(standing::time_of), etag, self.to.sync)?;
         let replaces = matches!(self.to.on_exist, OnExist::Overwrite | OnExist::Update);
         let mut number = target.number;
         loop {
@@ -359,7 +400,7 @@ impl Sink for Files {
                 return Ok(Landed::there(file));
             }
         }
-        let part = self.write(&mut body, stock);
+        let part = self.write(&mut body, stock, &target);
         let landed = part.and_then(|part| self.publish(part, &target, body.headers()));
         landed.inspect_err(|fault| self.note_full(fault))
     }
@@ -372,21 +413,18 @@ impl Sink for Files {
         check: Option<Check>,
     ) -> Result<Landed, Fault> {
         match stock {
-            Stock::Begun(mut part) => {
-                if let Some(mut check) = check {
-                    part.show_to(&mut check)?;
-                    let verdict = check.verdict(part.bytes());
-                    if let Err(fault) = verdict {
-                        return part.reject(fault);
-                    }
-                }
+            Stock::Begun(part) => {
                 let head = head.expect("a part is asked about");
-                let planned = self.planned(&report.request, report.progress.namesakes);
-                let target = planned.unwrap_or_else(|| Target {
-                    path: self.by_url(head.url(report)),
-                    number: None,
-                });
-                self.publish(*part, &target, &head.headers)
+                let mut nothing_more = io::empty();
+                let body = Body::new(
+                    head,
+                    report,
+                    &mut nothing_more,
+                    self.limit,
+                    part.bytes(),
+                    None,
+                );
+                self.settle_part(*part, &self.target(&body), head, check)
             }
             Stock::Standing(file) | Stock::Settled(file) => Ok(Landed::there(file)),
             Stock::Nothing => unreachable!("nothing is never all"),

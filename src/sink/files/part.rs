@@ -5,6 +5,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use http::HeaderValue;
+
+use super::memo;
 use super::open::{self, Lock};
 use super::stamp::Stamp;
 use super::{fault, publish};
@@ -115,6 +118,11 @@ impl Part {
         self.bytes
     }
 
+    /// Its beginning is from an earlier attempt or run.
+    pub(super) fn was_begun(&self) -> bool {
+        self.was_begun
+    }
+
     /// Empties it, and has it say what it is going to be of.
     pub(super) fn begin(&mut self, stamp: Option<Stamp>, length: Option<u64>) -> Result<(), Fault> {
         self.try_begin(stamp, length)
@@ -175,10 +183,18 @@ impl Part {
         }
     }
 
-    /// On the disk, and of this date.
-    pub(super) fn settle(&mut self, date: Option<SystemTime>, sync: bool) -> Result<(), Fault> {
+    /// On the disk, of this date, and with this tag.
+    pub(super) fn settle(
+        &mut self,
+        date: Option<SystemTime>,
+        etag: Option<&HeaderValue>,
+        sync: bool,
+    ) -> Result<(), Fault> {
         let file = self.file.as_mut().expect(OPEN);
         let settled = date.map_or(Ok(()), |date| file.set_modified(date));
+        if let Some(etag) = etag {
+            memo::remember(file, etag);
+        }
         let settled = settled.and_then(|()| if sync { file.sync_all() } else { Ok(()) });
         settled.map_err(|error| fault(&self.path, error))
     }
@@ -200,18 +216,6 @@ impl Part {
             let _ = fs::remove_file(Stamp::path(&self.path));
         }
         Ok(())
-    }
-
-    /// What came is not what was expected: it is not to be gone on with. Where a part of it is from
-    /// an earlier time that may be why, and another attempt, of the whole, may come to the right thing.
-    pub(super) fn reject<T>(self, fault: Fault) -> Result<T, Fault> {
-        let fault = if self.was_begun {
-            fault.passing()
-        } else {
-            fault
-        };
-        self.discard();
-        Err(fault)
     }
 
     /// It is not to be gone on with.

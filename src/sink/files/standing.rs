@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use http::HeaderValue;
-use http::header::{CONTENT_ENCODING, LAST_MODIFIED};
+use http::header::{CONTENT_ENCODING, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue};
 
+use super::memo;
 use super::part::show;
 use crate::body::Body;
 use crate::digest::Check;
@@ -17,6 +18,8 @@ use crate::fault::Fault;
 pub(crate) struct Standing {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
+    /// What the server called it, if it was remembered and the file is still that.
+    etag: Option<HeaderValue>,
     /// In whole seconds: else it is not from a server.
     modified: Option<SystemTime>,
 }
@@ -35,18 +38,37 @@ impl Standing {
         let modified = meta.modified().ok().filter(|&time| is_from_a_server(time));
         Ok(Some(Self {
             path: path.to_owned(),
+            etag: memo::recall(path, &meta),
             bytes: meta.len(),
             modified,
         }))
     }
 
-    /// Since when it is what it is, to ask whether that has changed.
-    pub(crate) fn date(&self) -> Option<HeaderValue> {
-        let date = httpdate::fmt_http_date(self.modified?);
-        HeaderValue::try_from(date).ok()
+    /// Has the server say whether it is the same, as far as there is something to ask by.
+    pub(crate) fn ask(&self, headers: &mut HeaderMap) {
+        if let Some(etag) = &self.etag {
+            headers.insert(IF_NONE_MATCH, etag.clone());
+        }
+        let date = self.modified.map(httpdate::fmt_http_date);
+        if let Some(date) = date.and_then(|date| HeaderValue::try_from(date).ok()) {
+            headers.insert(IF_MODIFIED_SINCE, date);
+        }
     }
 
-    pub(crate) fn is_of(&self, date: &HeaderValue) -> bool {
+    /// Whether that is what a 304 says.
+    pub(crate) fn is_same_by(&self, answer: &HeaderMap) -> bool {
+        if self.etag.is_some() {
+            // By which it was judged (RFC 9110, section 13.2.2), unless the server knows none.
+            let etag = answer.get(ETAG);
+            return etag.is_none() || etag.map(opaque) == self.etag.as_ref().map(opaque);
+        }
+        // Some answer so to any later date; but a file of another date is another file.
+        answer
+            .get(LAST_MODIFIED)
+            .is_none_or(|date| self.is_of(date))
+    }
+
+    fn is_of(&self, date: &HeaderValue) -> bool {
         self.modified.is_some() && self.modified == time_of(date)
     }
 
@@ -56,15 +78,25 @@ impl Standing {
         Ok(check.verdict(self.bytes))
     }
 
-    /// Just as long and as old as what comes.
+    /// Just as long and as old as what comes, and not of another tag.
     pub(super) fn is_same_as(&self, body: &Body<'_>) -> bool {
         let headers = body.headers();
+        let tags = (self.etag.as_ref(), headers.get(ETAG));
+        let is_of_another_tag = matches!(tags, (Some(ours), Some(theirs)) if ours != theirs);
         body.content_length() == Some(self.bytes)
+            && !is_of_another_tag
             && !headers.contains_key(CONTENT_ENCODING)
             && headers
                 .get(LAST_MODIFIED)
                 .is_some_and(|date| self.is_of(date))
     }
+}
+
+/// The tag without its mark of weakness: whether the file is the same is a weak comparison (RFC 9110,
+/// section 13.1.2).
+fn opaque(etag: &HeaderValue) -> &[u8] {
+    let bytes = etag.as_bytes();
+    bytes.strip_prefix(b"W/").unwrap_or(bytes)
 }
 
 pub(super) fn time_of(date: &HeaderValue) -> Option<SystemTime> {

@@ -250,3 +250,41 @@ fn two_of_one_batch_never_take_each_others_place() {
     bodies.dedup();
     assert_eq!((bodies.len(), directory.files().len()), (20, 20));
 }
+
+/// Where dates show nothing: none is sent, or two versions are of one second.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+#[test]
+fn a_remembered_tag_shows_whether_it_is_the_same() {
+    for date in [None, Some(DATE)] {
+        let content = Content { date, ..content() };
+        let archive = Archive::start(content);
+        let directory = Directory::new(&format!("tags-{}", date.is_some()));
+        let save = || {
+            let to = To::new(&directory.0)
+                .on_exist(OnExist::Update)
+                .keep_etag(true);
+            let saved = once()
+                .save_all([archive.url()], to)
+                .next()
+                .unwrap()
+                .unwrap();
+            (saved.was_present(), saved.status().unwrap().as_u16())
+        };
+        assert_eq!(save(), (false, 200));
+        assert_eq!(save(), (true, 304));
+        assert_eq!(
+            archive.origin.log()[1].header("if-none-match"),
+            Some("\"v1\"")
+        );
+        archive.change(|content| content.etag = Some("\"v2\""));
+        assert_eq!(save(), (false, 200));
+        assert_eq!(save(), (true, 304));
+        // Somebody writes into it: it is of no tag any more, and of no date.
+        let written = fs::OpenOptions::new()
+            .append(true)
+            .open(directory.0.join("big.bin"));
+        std::io::Write::write_all(&mut written.unwrap(), b"!").unwrap();
+        assert_eq!(save(), (false, 200));
+        assert_eq!(directory.read("big.bin").len(), 1000);
+    }
+}
