@@ -1,14 +1,16 @@
 //! The name of a file, from a URL or a text that anybody may have made.
 
 mod safe;
+mod tree;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use safe::{safe, split_extension};
+pub(super) use tree::tree;
 
 /// Where nothing else tells a name.
 const NAMELESS: &str = "index.html";
@@ -32,12 +34,18 @@ pub(super) fn of_text(text: &str) -> Option<String> {
     Some(safe(text)).filter(|name| !name.is_empty())
 }
 
-pub(super) fn tree(url: &Url) -> PathBuf {
-    of(url).into()
-}
-
+/// The path without what would lead out of the directory that it is joined to: a root, a drive,
+/// `..`. Each component of it is made safe.
 pub(super) fn relative(path: &Path) -> PathBuf {
-    path.into()
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => of_text(&name.to_string_lossy()),
+        _ => None,
+    });
+    let relative: PathBuf = names.collect();
+    match relative.file_name() {
+        Some(_) => relative,
+        None => NAMELESS.into(),
+    }
 }
 
 /// The name while the body is not whole: hidden, and not taken for the real thing.
@@ -191,6 +199,29 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_somebody_chose_stays_below_the_directory() {
+        for (path, relative_path) in [
+            ("a/b.txt", "a/b.txt"),
+            ("/etc/passwd", "etc/passwd"),
+            ("../../x", "x"),
+            ("a/../../x", "a/x"),
+            ("./a//b/.", "a/b"),
+            ("a/.../con", "a/_con"),
+            (".git/-x", "_.git/_-x"),
+            ("C:x/y", if cfg!(windows) { "x/y" } else { "C_x/y" }),
+            ("", "index.html"),
+            ("..", "index.html"),
+            ("/", "index.html"),
+        ] {
+            assert_eq!(
+                relative(Path::new(path)),
+                Path::new(relative_path),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
     fn numbers_go_before_the_extension() {
         for (name, second) in [
             ("a.txt", "a (2).txt"),
@@ -249,6 +280,19 @@ mod tests {
             prop_assert!(name.len() <= MAX_BYTES);
             let again = of_text(&name);
             prop_assert_eq!(again.as_deref(), Some(name.as_str()));
+        }
+
+        #[test]
+        fn whatever_the_path_it_stays_below_the_directory(
+            names in prop::collection::vec(hostile(), 0..8),
+        ) {
+            let path = relative(Path::new(&names.join("/")));
+            prop_assert!(path.components().count() > 0);
+            for component in path.components() {
+                prop_assert!(matches!(component, Component::Normal(_)));
+                prop_assert!(is_safe(component.as_os_str().to_str().unwrap()), "{:?}", component);
+            }
+            prop_assert_eq!(relative(&path), path);
         }
 
         #[test]
