@@ -172,10 +172,11 @@ impl Downloader {
 
     /// Fetches URLs into files below a directory, which is made if it is not there.
     ///
-    /// A file is named by the last segment of the path of its final URL (after redirects, without
-    /// the query), made safe for all systems; `index.html` where that is empty. It appears under
-    /// that name when it is whole, not before; a file that stands there is never replaced: the
-    /// new one is called `name (1).ext`.
+    /// A file is named as the server's `Content-Disposition` says, less any path, or else by the
+    /// last segment of its URL's path, without the query; `index.html` where that is empty.
+    /// Either is made safe for all systems. The file appears under that name when it is whole,
+    /// not before; a file that stands there is never replaced: the new one is called
+    /// `name (1).ext`.
     pub fn save_all<I>(
         &self,
         requests: I,

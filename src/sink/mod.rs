@@ -2,6 +2,7 @@
 
 mod closure;
 mod directory;
+mod disposition;
 mod files;
 mod memory;
 mod name;

@@ -9,6 +9,7 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use super::disposition;
 use safe::{safe, split_extension};
 pub(super) use tree::tree;
 
@@ -24,8 +25,9 @@ pub(super) fn of(url: &Url) -> String {
     of_text(&decoded).unwrap_or_else(|| NAMELESS.to_owned())
 }
 
-pub(super) fn of_response(_: &HeaderMap) -> Option<String> {
-    None
+/// What the server calls it, made safe.
+pub(super) fn of_response(headers: &HeaderMap) -> Option<String> {
+    of_text(&disposition::file_name(headers)?)
 }
 
 /// The text made safe: a path's separators are no more than characters that names cannot have.
@@ -219,6 +221,19 @@ mod tests {
                 "{path}"
             );
         }
+    }
+
+    #[test]
+    fn the_name_of_a_response_is_safe() {
+        let named = |value: &'static str| {
+            let name = http::header::CONTENT_DISPOSITION;
+            let value = http::HeaderValue::from_static(value);
+            of_response(&HeaderMap::from_iter([(name, value)]))
+        };
+        let told = named("attachment; filename*=UTF-8''..%2F..%2F.bashrc");
+        assert_eq!(told.as_deref(), Some("_.bashrc"));
+        assert_eq!(named("attachment; filename=\"..\""), None);
+        assert_eq!(of_response(&HeaderMap::new()), None);
     }
 
     #[test]

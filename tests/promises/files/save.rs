@@ -111,6 +111,47 @@ fn nothing_is_written_outside_of_the_directory() {
 }
 
 #[test]
+fn a_file_is_called_what_the_server_calls_it_and_stays_in_its_directory() {
+    let told = [
+        ("attachment; filename=\"told.txt\"", "told.txt"),
+        (
+            "attachment; filename=other; filename*=UTF-8''%e2%82%ac%20rates",
+            "€ rates",
+        ),
+        (
+            "inline; filename=\"caf\u{e9} \u{202e}txt.exe\"",
+            "café _txt.exe",
+        ),
+        ("attachment; filename=\"../../x\"", "x"),
+        ("attachment; filename=C:\\x.1", "x.1"),
+        ("attachment; filename=\"C:\\x.2\"", "C_x.2"),
+        (
+            "attachment; filename*=UTF-8''..%2F..%2Fetc%2Fpasswd",
+            "passwd",
+        ),
+        ("attachment; filename*=UTF-8''%2Fetc%2F%00", "_"),
+        ("attachment; filename=.bashrc", "_.bashrc"),
+        ("attachment; filename=\"con .txt\"", "_con .txt"),
+        ("attachment; filename=told.txt", "told (1).txt"),
+        ("attachment; filename=\"..\"", "11"),
+        ("attachment", "12"),
+    ];
+    let origin = Origin::start(move |incoming| {
+        let number: usize = incoming.target()[1..].parse().unwrap();
+        Reply::ok(incoming.target()).header("Content-Disposition", told[number].0)
+    });
+    let directory = Directory::new("told");
+    let inside = directory.0.join("a/b");
+    let urls = (0..told.len()).map(|number| origin.url(&format!("/{number}")));
+    for (url, (header, name)) in urls.zip(told) {
+        let file = once().save_all([url], &inside).next().unwrap().unwrap();
+        assert_eq!(file.path(), inside.join(name), "{header}");
+    }
+    assert_eq!(fs::read_dir(&inside).unwrap().count(), told.len());
+    assert_eq!(directory.files(), ["a"]);
+}
+
+#[test]
 fn a_directory_that_cannot_be_written_to_is_an_io_error_with_the_path() {
     let origin = Origin::start(|_| Reply::ok("x"));
     let directory = Directory::new("a-file");
