@@ -1,1 +1,219 @@
-//! (to come)
+//! Where files go: as their URL, their response or their request has it, and never elsewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fetchpool::{Directory as To, ErrorKind, Layout, NameFrom, OnExist, Request, Saved};
+
+use super::Directory;
+use crate::once;
+use crate::support::{Origin, Reply};
+
+fn origin() -> Origin {
+    Origin::start(|incoming| match incoming.target() {
+        "/moved" => Reply::redirect(302, "/v2/real.zip"),
+        "/told" => {
+            Reply::ok("told").header("Content-Disposition", "attachment; filename=\"report.pdf\"")
+        }
+        target => Reply::ok(target),
+    })
+}
+
+/// Relative to the directory.
+fn place(saved: &Saved, directory: &Directory) -> String {
+    let below = saved.path().strip_prefix(&directory.0).unwrap();
+    below.to_str().unwrap().replace('\\', "/")
+}
+
+fn places(to: To, directory: &Directory, requests: Vec<Request>) -> Vec<String> {
+    let saved = once().save_all(requests, to).in_order();
+    saved
+        .map(|saved| place(&saved.unwrap(), directory))
+        .collect()
+}
+
+#[test]
+fn a_file_is_named_by_the_response_or_else_by_one_of_the_urls() {
+    let origin = origin();
+    let requests = || vec![origin.url("/told").into(), origin.url("/moved").into()];
+    for (which, names) in [
+        (NameFrom::FirstUrl, ["report.pdf", "moved"]),
+        (NameFrom::FinalUrl, ["report.pdf", "real.zip"]),
+    ] {
+        let directory = Directory::new(&format!("named-{which:?}"));
+        let to = To::new(&directory.0).name_from(which);
+        assert_eq!(places(to.clone(), &directory, requests()), names);
+        // Where the name is not known before, neither is what stands there.
+        let again = once()
+            .save_all(requests(), to)
+            .map(|saved| saved.unwrap().was_present());
+        assert_eq!(again.filter(|&was_present| was_present).count(), 0);
+        assert_eq!(directory.files().len(), 4);
+    }
+}
+
+#[test]
+fn a_tree_is_as_its_urls_are() {
+    let origin = origin();
+    let port = origin.addr().port();
+    let paths = [
+        "/a/b/c.txt",
+        "/a/b/",
+        "/a//d",
+        "/%2e%2e/%2e%2e/e",
+        "/..%2f..%2fg/f",
+        "/a/b/c.txt?q",
+    ];
+    let directory = Directory::new("tree");
+    let to = To::new(&directory.0).layout(Layout::Tree);
+    let requests = paths.map(|path| origin.url(path).into()).to_vec();
+    let expected = [
+        "a/b/c.txt",
+        "a/b/index.html",
+        "a/d",
+        "e",
+        "_.._.._g/f",
+        "a/b/c (1).txt",
+    ];
+    let expected = expected.map(|path| format!("127.0.0.1_{port}/{path}"));
+    assert_eq!(places(to, &directory, requests), expected);
+}
+
+/// A file and a directory of one name.
+#[test]
+fn what_a_tree_cannot_have_is_an_error_of_the_second() {
+    let origin = origin();
+    let directory = Directory::new("tree-clash");
+    let to = To::new(&directory.0).layout(Layout::Tree);
+    let mut batch = once().save_all([origin.url("/a")], to.clone());
+    batch.next().unwrap().unwrap();
+    let error = once()
+        .save_all([origin.url("/a/b")], to)
+        .next()
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_request_names_its_file_and_the_directory_keeps_it() {
+    let origin = origin();
+    let directory = Directory::new("save-as");
+    let elsewhere = Directory::new("save-to");
+    let to = To::new(directory.0.join("in"));
+    let named = |path: &str| Request::new(origin.url("/told")).save_as(path);
+    let requests = vec![
+        named("x/y.txt"),
+        named("../../up"),
+        named("/etc/passwd"),
+        named("a/../b"),
+        named(".."),
+    ];
+    let names = places(to.clone(), &directory, requests);
+    assert_eq!(
+        names,
+        [
+            "in/x/y.txt",
+            "in/up",
+            "in/etc/passwd",
+            "in/a/b",
+            "in/index.html"
+        ]
+    );
+    let just_there = Request::new(origin.url("/told")).save_to(elsewhere.0.join("z"));
+    let saved = once().save_all([just_there], to).next().unwrap().unwrap();
+    assert_eq!(saved.path(), elsewhere.0.join("z"));
+    assert_eq!(
+        (directory.files(), elsewhere.files()),
+        (vec!["in".to_owned()], vec!["z".to_owned()])
+    );
+}
+
+#[test]
+fn two_requests_of_one_name_are_two_files_in_the_order_of_the_input() {
+    let origin = origin();
+    let directory = Directory::new("save-as-twice");
+    let named = |url: &str, name: &str| Request::new(origin.url(url)).save_as(name);
+    let requests = vec![
+        named("/1", "f.tar.gz"),
+        named("/2", "F.tar.gz"),
+        named("/3", "f.tar.gz"),
+    ];
+    let names = places(To::new(&directory.0), &directory, requests);
+    assert_eq!(names, ["f.tar.gz", "F (1).tar.gz", "f (2).tar.gz"]);
+    assert_eq!(directory.read("F (1).tar.gz"), b"/2");
+}
+
+#[test]
+fn a_function_says_where_a_response_goes() {
+    let origin = origin();
+    let directory = Directory::new("function");
+    let to = To::new(&directory.0).place(|response| {
+        let path: &Path = response.url().path().as_ref();
+        Path::new("../by/length")
+            .join(response.content_length().unwrap().to_string())
+            .join(path)
+    });
+    let requests = vec![origin.url("/one").into(), origin.url("/told").into()];
+    assert_eq!(places(to, &directory, requests), ["one", "told"]);
+    let relative = To::new(&directory.0).place(|response| {
+        let name = response.url().path().trim_start_matches('/');
+        [
+            "..",
+            "by",
+            &response.content_length().unwrap().to_string(),
+            name,
+        ]
+        .iter()
+        .collect()
+    });
+    let requests = vec![origin.url("/one").into(), origin.url("/told").into()];
+    assert_eq!(
+        places(relative, &directory, requests),
+        ["by/4/one", "by/4/told"]
+    );
+}
+
+#[test]
+fn a_function_that_panics_is_the_outcome_of_its_request() {
+    let origin = origin();
+    let directory = Directory::new("function-panics");
+    let to = To::new(&directory.0).place(|response| match response.url().path() {
+        "/bad" => panic!("no idea"),
+        path => PathBuf::from(path),
+    });
+    let urls = ["/bad", "/good"].map(|path| origin.url(path));
+    let outcomes: Vec<_> = once().save_all(urls, to).in_order().collect();
+    assert_eq!(
+        outcomes[0].as_ref().unwrap_err().kind(),
+        ErrorKind::Panicked
+    );
+    outcomes[1].as_ref().unwrap();
+    assert_eq!(directory.files(), ["good"]);
+}
+
+/// Found there by its name only once the response has told that.
+#[test]
+fn what_the_response_names_is_not_fetched_again_either() {
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let origin = Origin::start(|_| {
+        Reply::ok("told")
+            .header("Content-Disposition", "attachment; filename=f")
+            .header("Last-Modified", DATE)
+    });
+    for policy in [OnExist::SameOrBoth, OnExist::Update, OnExist::Skip] {
+        let directory = Directory::new(&format!("told-{policy:?}"));
+        let save = || {
+            let to = To::new(&directory.0).on_exist(policy);
+            once()
+                .save_all([origin.url("/x")], to)
+                .next()
+                .unwrap()
+                .unwrap()
+        };
+        assert!(!save().was_present());
+        assert!(save().was_present());
+        assert_eq!(directory.files(), ["f"]);
+        assert_eq!(fs::read(directory.0.join("f")).unwrap(), b"told");
+    }
+}
