@@ -8,25 +8,53 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
 use clap::error::ErrorKind;
-use fetchpool::{Downloader, HeaderName, HeaderValue, RetryPolicy};
+use clap::{Parser, ValueEnum};
+use fetchpool::{Directory, Downloader, HeaderName, HeaderValue, Layout, OnExist, RetryPolicy};
+
+use crate::checksums::Checksums;
 
 /// Fetch many URLs at once, with a firm limit on the connections to each host.
 #[derive(Debug, Parser)]
-#[command(name = "fetch", version, after_help = EXIT_STATUS)]
+#[command(name = "fetch", version, after_help = EXIT_STATUS, after_long_help = MORE)]
+// A number below zero is a number, and told so, rather than an option that nobody knows.
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Args {
     /// What to fetch.
     #[arg(value_name = "URL")]
     pub(crate) urls: Vec<String>,
 
-    /// Read URLs from FILE, one a line ('-': standard input); blank lines and '#' lines are skipped.
+    /// Read URLs from FILE, one a line ('-': standard input).
+    ///
+    /// Blank lines and '#' lines are skipped. A line may be 'URL<TAB>NAME', where NAME is the file's
+    /// path below DIR.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
 
     /// Put the files into DIR, which is made if need be.
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
+
+    /// What to do where a file of the name stands already.
+    #[arg(
+        long,
+        value_name = "POLICY",
+        value_enum,
+        default_value = "same-or-both"
+    )]
+    pub(crate) on_exist: Policy,
+
+    /// Where in DIR: 'flat' by the URL's last segment, 'tree' as host/path.
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value = "flat")]
+    pub(crate) layout: Shape,
+
+    /// Check files against a list such as SHA256SUMS; what is not in it is not checked.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) checksums: Option<PathBuf>,
+
+    /// Do not wait for the disk: faster, but a power cut may leave a file that is not whole.
+    #[arg(long)]
+    pub(crate) no_sync: bool,
 
     /// Read the bodies, keep nothing: no file is written.
     #[arg(long)]
@@ -41,7 +69,7 @@ pub(crate) struct Args {
     pub(crate) workers: NonZeroUsize,
 
     /// Try again so often what may pass: a busy server, a cut, a time limit.
-    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = retries)]
     pub(crate) retries: u32,
 
     /// Give up a URL after S seconds in all: waiting, redirects, retries and the body.
@@ -56,8 +84,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
     pub(crate) idle_timeout: Duration,
 
-    /// Refuse bodies larger than this.
-    #[arg(long, value_name = "BYTES")]
+    /// Refuse bodies larger than this; k, M and G stand for powers of 1024.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) max_size: Option<u64>,
 
     /// Send this header with every request (may be repeated).
@@ -85,7 +113,7 @@ pub(crate) struct Args {
     pub(crate) quiet: bool,
 
     /// Fetch from ten small hosts within this process instead, and tell what happened.
-    #[arg(long, conflicts_with_all = ["urls", "input", "output", "max_size"])]
+    #[arg(long, conflicts_with_all = ["urls", "input", "output", "max_size", "checksums"])]
     pub(crate) demo: bool,
 
     #[command(flatten)]
@@ -108,11 +136,75 @@ const EXIT_STATUS: &str = "\
 Exit status: 0 all fetched, 1 some failed, 2 bad usage, 130 interrupted.
 The last line on standard error always sums up.";
 
+const MORE: &str = "\
+Exit status: 0 all fetched, 1 some failed, 2 bad usage, 130 interrupted.
+The last line on standard error always sums up.
+
+With --json, a line an outcome, each with all of these keys, null where nothing is known:
+  url           what was asked for, without secrets
+  final_url     what answered, after redirects
+  line          its line in the input file
+  ok            whether it was fetched, or is here already
+  status        of the response
+  bytes         of the body
+  path          of the file
+  present       the file stood here already and was left as it is
+  attempts      how often it was tried
+  resumed_from  so many bytes were here before, from an attempt or a run that broke off
+  error         invalid-url dns connect proxy tls timeout status redirect truncated protocol
+                too-large digest io cancelled panicked
+  message       the same for people
+  ms            milliseconds in each phase: queued resolve connect tls first_byte body";
+
 /// Where bodies go.
 #[derive(Debug)]
 pub(crate) enum Sink {
     Nowhere,
-    Directory(PathBuf),
+    Directory(Directory),
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Policy {
+    /// Not fetched if the server shows that it is the same, else both are kept
+    SameOrBoth,
+    /// Not fetched
+    Skip,
+    /// The new one takes its place
+    Overwrite,
+    /// Not fetched if it is the same, else the new one takes its place
+    Update,
+    /// Both are kept
+    KeepBoth,
+    /// It is an error
+    Error,
+}
+
+impl From<Policy> for OnExist {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::SameOrBoth => Self::SameOrBoth,
+            Policy::Skip => Self::Skip,
+            Policy::Overwrite => Self::Overwrite,
+            Policy::Update => Self::Update,
+            Policy::KeepBoth => Self::KeepBoth,
+            Policy::Error => Self::Error,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Shape {
+    Flat,
+    Tree,
+}
+
+impl From<Shape> for Layout {
+    fn from(shape: Shape) -> Self {
+        match shape {
+            Shape::Flat => Self::Flat,
+            Shape::Tree => Self::Tree,
+        }
+    }
 }
 
 impl Args {
@@ -147,9 +239,13 @@ impl Args {
         if let Some(file) = &self.ca_cert {
             builder = builder.add_root_pem(read_ca_cert(file)?);
         }
-        builder
-            .build()
-            .map_err(|e| usage(format!("cannot begin with these options: {e}")))
+        builder.build().map_err(|e| match &self.ca_cert {
+            Some(file) if e.kind() == fetchpool::ErrorKind::Tls => usage(format!(
+                "{}: {e}; '--ca-cert' wants a PEM file",
+                file.display()
+            )),
+            _ => usage(format!("cannot begin with these options: {e}")),
+        })
     }
 
     /// Where the bodies go; a directory is made if it is not there.
@@ -158,12 +254,24 @@ impl Args {
             return Ok(Sink::Nowhere);
         }
         match fs::create_dir_all(&self.output) {
-            Ok(()) => Ok(Sink::Directory(self.output.clone())),
+            Ok(()) => Ok(Sink::Directory(
+                Directory::new(&self.output)
+                    .on_exist(self.on_exist.into())
+                    .layout(self.layout.into())
+                    .sync(!self.no_sync),
+            )),
             Err(e) => Err(usage(format!(
                 "cannot make the directory {}: {e}; name another one with '--output DIR'",
                 self.output.display()
             ))),
         }
+    }
+}
+
+impl Args {
+    /// The list of checksums, if there is one.
+    pub(crate) fn checksums(&self) -> Result<Option<Checksums>, clap::Error> {
+        self.checksums.as_deref().map(Checksums::read).transpose()
     }
 }
 
@@ -202,6 +310,25 @@ fn read_ca_cert(file: &Path) -> Result<Vec<u8>, clap::Error> {
     })
 }
 
+fn retries(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "give a whole number, 0 or more".to_owned())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((end, 'k' | 'K')) => (&text[..end], 10),
+        Some((end, 'm' | 'M')) => (&text[..end], 20),
+        Some((end, 'g' | 'G')) => (&text[..end], 30),
+        _ => (text, 0),
+    };
+    let bytes = digits
+        .parse()
+        .ok()
+        .and_then(|n: u64| n.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "give a whole number of bytes, such as 5000000, 500k or 2G".to_owned())
+}
+
 fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.parse()
         .map_err(|_| "give a whole number, 1 or more".to_owned())
@@ -234,5 +361,67 @@ fn header_text(text: &str) -> Result<String, String> {
     match HeaderValue::from_str(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err("it has characters that no header may have".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(arguments: &[&str]) -> String {
+        let all = ["fetch", "http://h/"].iter().chain(arguments);
+        let args = Args::try_parse_from(all);
+        args.and_then(|args| args.downloader().map(drop))
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_told_what_is_wanted() {
+        for (arguments, wanted) in [
+            (["--retries", "-1"], "whole number, 0 or more"),
+            (["--retries", "1.5"], "whole number, 0 or more"),
+            (["--per-host", "0"], "whole number, 1 or more"),
+            (["--workers", "-3"], "whole number, 1 or more"),
+            (["--timeout", "-1"], "number of seconds greater than 0"),
+            (["--timeout", "soon"], "number of seconds greater than 0"),
+            (["--max-size", "10x"], "whole number of bytes, such as"),
+            (["--max-size", "-1"], "whole number of bytes, such as"),
+            (
+                ["--max-size", "99999999999G"],
+                "whole number of bytes, such as",
+            ),
+            (["--max-size", "k"], "whole number of bytes, such as"),
+        ] {
+            let complaint = complaint(&arguments);
+            assert!(
+                complaint.contains(wanted) && complaint.contains(arguments[0]),
+                "{complaint}"
+            );
+        }
+    }
+
+    #[test]
+    fn sizes_are_as_people_write_them() {
+        for (text, size) in [("0", 0), ("10k", 10_240), ("2M", 2 << 20), ("3G", 3 << 30)] {
+            assert_eq!(bytes(text), Ok(size));
+        }
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_named() {
+        let complaint = complaint(&["--ca-cert", file!()]);
+        assert!(
+            complaint.contains(file!()) && complaint.contains("PEM"),
+            "{complaint}"
+        );
+        let complaint = super::tests::complaint(&["--ca-cert", "/none/there"]);
+        assert!(complaint.contains("/none/there: "), "{complaint}");
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use fetchpool::Url;
+use fetchpool::{Request, Url};
 
 use crate::Session;
 use crate::args::Args;
@@ -33,7 +33,9 @@ pub(crate) fn run(args: &Args, session: &Session) -> ExitCode {
     };
     session.reporter.say(&demo.introduction());
     let urls = demo.urls();
-    if let Err(e) = session.fetch(urls.into_iter(), |record| demo.note(record)) {
+    if let Err(e) = session.fetch(urls.into_iter().map(Request::from), |record| {
+        demo.note(record);
+    }) {
         return report::unwritten(&e);
     }
     // Half a run proves nothing.

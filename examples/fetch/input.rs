@@ -5,23 +5,33 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::vec;
 
+use fetchpool::{Digest, Request};
+use percent_encoding::percent_decode_str;
+
 use crate::args::{self, Args};
+use crate::checksums::Checksums;
 
 /// Draws URLs as the library asks for them, so that a list of any length costs one line.
 pub(crate) struct Input {
     arguments: vec::IntoIter<String>,
     lines: Option<Lines>,
+    checksums: Option<Checksums>,
     /// Why the file was not read to its end, if it was not.
     error: Option<io::Error>,
 }
 
+/// The line of the input file that a request stands on: its tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line(pub(crate) u64);
+
 impl Input {
-    /// Opens the input file, if there is one.
+    /// Opens the input file and the list of checksums, if there are any.
     pub(crate) fn open(args: &Args) -> Result<Self, clap::Error> {
         let lines = args.input.as_deref().map(Lines::open).transpose()?;
         Ok(Self {
             arguments: args.urls.clone().into_iter(),
             lines,
+            checksums: args.checksums()?,
             error: None,
         })
     }
@@ -31,9 +41,13 @@ impl Input {
         self.error.as_ref()
     }
 
-    fn next_of_file(&mut self) -> Option<String> {
-        match self.lines.as_mut()?.next_url().transpose()? {
-            Ok(url) => Some(url),
+    fn next_of_file(&mut self) -> Option<Request> {
+        let lines = self.lines.as_mut()?;
+        match lines.next_text().transpose()? {
+            Ok(text) => {
+                let line = Line(lines.number);
+                Some(self.request(&text).tag(line))
+            }
             Err(e) => {
                 self.lines = None;
                 self.error = Some(e);
@@ -41,13 +55,39 @@ impl Input {
             }
         }
     }
+
+    /// `URL`, or `URL<TAB>NAME`.
+    fn request(&self, text: &str) -> Request {
+        let (url, name) = match text.split_once('\t') {
+            Some((url, name)) => (url, Some(name.trim()).filter(|name| !name.is_empty())),
+            None => (text, None),
+        };
+        let mut request = Request::new(url);
+        if let Some(digest) = self.checksum(&request, name) {
+            request = request.expect_digest(digest);
+        }
+        match name {
+            Some(name) => request.save_as(name),
+            None => request,
+        }
+    }
+
+    fn checksum(&self, request: &Request, name: Option<&str>) -> Option<Digest> {
+        let checksums = self.checksums.as_ref()?;
+        let by_name = name.and_then(|name| checksums.of(name));
+        let path = percent_decode_str(request.url()?.path()).decode_utf8_lossy();
+        by_name.or_else(|| checksums.of(&path))
+    }
 }
 
 impl Iterator for Input {
-    type Item = String;
+    type Item = Request;
 
-    fn next(&mut self) -> Option<String> {
-        self.arguments.next().or_else(|| self.next_of_file())
+    fn next(&mut self) -> Option<Request> {
+        match self.arguments.next() {
+            Some(url) => Some(self.request(&url)),
+            None => self.next_of_file(),
+        }
     }
 }
 
@@ -55,6 +95,8 @@ impl Iterator for Input {
 struct Lines {
     reader: Box<dyn BufRead>,
     line: Vec<u8>,
+    /// Counted from 1.
+    number: u64,
 }
 
 impl Lines {
@@ -72,15 +114,17 @@ impl Lines {
         Ok(Self {
             reader,
             line: Vec::new(),
+            number: 0,
         })
     }
 
-    fn next_url(&mut self) -> io::Result<Option<String>> {
+    fn next_text(&mut self) -> io::Result<Option<String>> {
         loop {
             self.line.clear();
             if self.reader.read_until(b'\n', &mut self.line)? == 0 {
                 return Ok(None);
             }
+            self.number += 1;
             let text = url_text(&self.line);
             if !text.is_empty() && !text.starts_with('#') {
                 return Ok(Some(text));
@@ -109,4 +153,38 @@ fn url_text(line: &[u8]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(list: &'static str, checksums: Option<Checksums>) -> Input {
+        Input {
+            arguments: Vec::new().into_iter(),
+            lines: Some(Lines {
+                reader: Box::new(list.as_bytes()),
+                line: Vec::new(),
+                number: 0,
+            }),
+            checksums,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn each_line_is_a_request_that_knows_its_place() {
+        let list = "# list\n\nhttp://h/a\r\nno url\n http://h/b\tsome name.txt \nhttp://h/c\t\n";
+        let found: Vec<_> = input(list, None)
+            .map(|request| {
+                let line = request.tag_ref::<Line>().copied().unwrap().0;
+                (line, request.url().map(|url| url.path().to_owned()))
+            })
+            .collect();
+        let path = |path: &str| Some(path.to_owned());
+        assert_eq!(
+            found,
+            [(3, path("/a")), (4, None), (5, path("/b")), (6, path("/c"))]
+        );
+    }
 }

@@ -57,6 +57,6 @@ impl Interrupt {
 /// to a pipe that nobody empties: then the process ends here.
 fn end_if_stuck(ending: &Ending) {
     thread::sleep(GRACE);
-    ending.sum_up();
+    ending.sum_up(true);
     process::exit(INTERRUPTED.into());
 }

@@ -11,8 +11,6 @@
 //! `demo` and its `origin` take the place of the user's URLs.
 
 mod args;
-// Nothing asks for it yet.
-#[cfg(test)]
 mod checksums;
 mod demo;
 mod input;
@@ -26,7 +24,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
-use fetchpool::Downloader;
+use fetchpool::{Downloader, Request};
 
 use crate::args::{Args, Sink};
 use crate::input::Input;
@@ -89,29 +87,32 @@ impl Session {
         }
     }
 
-    /// Fetches and reports `urls`, which are drawn as there is room for them,
+    /// Fetches and reports `requests`, which are drawn as there is room for them,
     /// and shows each outcome to `also`.
     fn fetch(
         &self,
-        urls: impl Iterator<Item = String>,
+        requests: impl Iterator<Item = Request>,
         also: impl FnMut(&Record),
     ) -> io::Result<()> {
         let reporter = &self.reporter;
-        let urls = urls
+        let requests = requests
             // After ^C the rest of a long list would come out as so many
             // cancelled downloads.
             .take_while(|_| !self.interrupt.is_pressed())
             .inspect(|_| reporter.tally().given());
         match &self.sink {
             Sink::Nowhere => {
-                reporter.report(self.downloader.fetch_with(urls, Record::discard), also)
+                reporter.report(self.downloader.fetch_with(requests, Record::discard), also)
             }
-            Sink::Directory(dir) => reporter.report(self.downloader.save_all(urls, dir), also),
+            Sink::Directory(directory) => {
+                let batch = self.downloader.save_all(requests, directory.clone());
+                reporter.report(batch, also)
+            }
         }
     }
 
     fn end(&self, code: ExitCode) -> ExitCode {
-        self.reporter.ending().sum_up();
+        self.reporter.ending().sum_up(self.interrupt.is_pressed());
         if self.interrupt.is_pressed() {
             ExitCode::from(INTERRUPTED)
         } else {

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use fetchpool::{Body, Error, ErrorKind, Report, Saved, Timings};
 use serde_json::json;
 
+use crate::input::Line;
+
 /// One outcome, success or failure, with the secrets of its URLs removed.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -15,7 +17,11 @@ pub(crate) struct Record {
     final_url: Option<String>,
     status: Option<u16>,
     path: Option<PathBuf>,
+    /// The file stood there already.
+    pub(crate) present: bool,
+    line: Option<u64>,
     attempts: Option<u32>,
+    resumed_from: Option<u64>,
     failure: Option<Failure>,
     phases: Option<Phases>,
 }
@@ -60,7 +66,10 @@ impl Record {
             final_url: None,
             status: None,
             path: None,
+            present: false,
+            line: line(report),
             attempts: Some(report.attempts()),
+            resumed_from: report.resumed_from(),
             failure: None,
             phases: Some(phases(report.timings())),
         }
@@ -78,7 +87,14 @@ impl Record {
     pub(crate) fn line(&self) -> String {
         let bytes = self.bytes.unwrap_or_default();
         match (&self.failure, &self.path) {
-            (Some(failure), _) => failure.message.clone(),
+            (Some(failure), _) => match (failure.kind, self.line) {
+                // Only so it is found in a long list.
+                (ErrorKind::InvalidUrl, Some(line)) => format!("line {line}: {}", failure.message),
+                _ => failure.message.clone(),
+            },
+            (None, Some(path)) if self.present => {
+                format!("{} is here already as {}", self.url, path.display())
+            }
             (None, Some(path)) => format!("{} -> {} ({bytes} bytes)", self.url, path.display()),
             (None, None) => format!("{} ({bytes} bytes)", self.url),
         }
@@ -92,13 +108,14 @@ impl Record {
         object(&[
             ("url", json!(self.url).to_string()),
             ("final_url", json!(self.final_url).to_string()),
+            ("line", json!(self.line).to_string()),
             ("ok", json!(self.failure.is_none()).to_string()),
             ("status", json!(self.status).to_string()),
             ("bytes", json!(self.bytes).to_string()),
             ("path", json!(path).to_string()),
+            ("present", json!(self.present).to_string()),
             ("attempts", json!(self.attempts).to_string()),
-            // The library does not resume files yet.
-            ("resumed_from", "null".to_owned()),
+            ("resumed_from", json!(self.resumed_from).to_string()),
             ("error", json!(error).to_string()),
             ("message", json!(message).to_string()),
             ("ms", phases_json(self.phases)),
@@ -113,6 +130,7 @@ impl From<Saved> for Record {
             final_url: Some(saved.shown_url()),
             status: saved.status().map(|status| status.as_u16()),
             path: Some(saved.path().to_owned()),
+            present: saved.was_present(),
             ..Self::begin(saved.report())
         }
     }
@@ -132,7 +150,10 @@ impl From<Error> for Record {
             final_url,
             status: error.status().map(|status| status.as_u16()),
             path: None,
+            present: false,
+            line: report.and_then(line),
             attempts: report.map(Report::attempts),
+            resumed_from: report.and_then(Report::resumed_from),
             phases: report.map(|report| phases(report.timings())),
             failure: Some(Failure {
                 kind: error.kind(),
@@ -140,6 +161,11 @@ impl From<Error> for Record {
             }),
         }
     }
+}
+
+/// Where the request stood in the input file.
+fn line(report: &Report) -> Option<u64> {
+    report.request().tag_ref::<Line>().map(|line| line.0)
 }
 
 /// The time that each of [`PHASES`] took.

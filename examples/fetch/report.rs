@@ -19,6 +19,8 @@ pub(crate) struct Tally {
     given: AtomicU64,
     fetched: AtomicU64,
     failed: AtomicU64,
+    /// Of those fetched: here already.
+    present: AtomicU64,
     bytes: AtomicU64,
 }
 
@@ -29,6 +31,7 @@ impl Tally {
             given: AtomicU64::new(0),
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            present: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         }
     }
@@ -44,8 +47,12 @@ impl Tally {
             Verdict::Failed => self.failed.fetch_add(1, Relaxed),
             Verdict::Cancelled => 0,
         };
-        self.bytes
-            .fetch_add(record.bytes.unwrap_or_default(), Relaxed);
+        if record.present {
+            self.present.fetch_add(1, Relaxed);
+        } else {
+            self.bytes
+                .fetch_add(record.bytes.unwrap_or_default(), Relaxed);
+        }
     }
 
     pub(crate) fn fetched(&self) -> u64 {
@@ -64,12 +71,22 @@ impl Tally {
         self.start.elapsed()
     }
 
-    fn summary(&self) -> String {
+    fn summary(&self, is_interrupted: bool) -> String {
+        let (given, fetched, failed) = (self.given.load(Relaxed), self.fetched(), self.failed());
+        let present = match self.present.load(Relaxed) {
+            0 => String::new(),
+            present => format!(" ({present} of them here already)"),
+        };
+        // What was not even read of the input is nobody's count.
+        let (interrupted, undone) = match is_interrupted {
+            true => (
+                "interrupted: ",
+                format!(", {} not done", given - fetched - failed),
+            ),
+            false => ("", String::new()),
+        };
         format!(
-            "fetched {} of {}, {} failed, {} bytes in {:.2} s",
-            self.fetched(),
-            self.given.load(Relaxed),
-            self.failed(),
+            "{interrupted}fetched {fetched} of {given}{present}, {failed} failed{undone}, {} bytes in {:.2} s",
             self.bytes(),
             self.elapsed().as_secs_f64(),
         )
@@ -96,10 +113,10 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// Prints the summary, unless another thread has done so.
-    pub(crate) fn sum_up(&self) {
+    pub(crate) fn sum_up(&self, is_interrupted: bool) {
         if !self.has_come.swap(true, Relaxed) {
             self.progress.clear();
-            complain(&self.tally.summary());
+            complain(&self.tally.summary(is_interrupted));
         }
     }
 }
@@ -207,4 +224,26 @@ pub(crate) fn unwritten(error: &io::Error) -> ExitCode {
 /// `eprintln!` would.
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_what_was_not_done_and_what_was_here() {
+        let tally = Tally::new();
+        tally.given.store(9, Relaxed);
+        tally.fetched.store(4, Relaxed);
+        tally.failed.store(2, Relaxed);
+        let said = tally.summary(false);
+        assert!(
+            said.starts_with("fetched 4 of 9, 2 failed, 0 bytes in "),
+            "{said}"
+        );
+        tally.present.store(3, Relaxed);
+        let said = tally.summary(true);
+        let wanted = "interrupted: fetched 4 of 9 (3 of them here already), 2 failed, 3 not done, ";
+        assert!(said.starts_with(wanted), "{said}");
+    }
 }
