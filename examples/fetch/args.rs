@@ -52,6 +52,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) checksums: Option<PathBuf>,
 
+    /// Note in FILE what is done, and go on from there in the next run: what is done is not asked for.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+
     /// Do not wait for the disk: faster, but a power cut may leave a file that is not whole.
     #[arg(long)]
     pub(crate) no_sync: bool,
@@ -113,7 +117,7 @@ pub(crate) struct Args {
     pub(crate) quiet: bool,
 
     /// Fetch from ten small hosts within this process instead, and tell what happened.
-    #[arg(long, conflicts_with_all = ["urls", "input", "output", "max_size", "checksums"])]
+    #[arg(long, conflicts_with_all = ["urls", "input", "output", "max_size", "checksums", "journal"])]
     pub(crate) demo: bool,
 
     #[command(flatten)]
@@ -254,12 +258,7 @@ impl Args {
             return Ok(Sink::Nowhere);
         }
         match fs::create_dir_all(&self.output) {
-            Ok(()) => Ok(Sink::Directory(
-                Directory::new(&self.output)
-                    .on_exist(self.on_exist.into())
-                    .layout(self.layout.into())
-                    .sync(!self.no_sync),
-            )),
+            Ok(()) => Ok(Sink::Directory(self.directory())),
             Err(e) => Err(usage(format!(
                 "cannot make the directory {}: {e}; name another one with '--output DIR'",
                 self.output.display()
@@ -269,6 +268,17 @@ impl Args {
 }
 
 impl Args {
+    fn directory(&self) -> Directory {
+        let directory = Directory::new(&self.output)
+            .on_exist(self.on_exist.into())
+            .layout(self.layout.into())
+            .sync(!self.no_sync);
+        match &self.journal {
+            Some(file) => directory.journal(file),
+            None => directory,
+        }
+    }
+
     /// The list of checksums, if there is one.
     pub(crate) fn checksums(&self) -> Result<Option<Checksums>, clap::Error> {
         self.checksums.as_deref().map(Checksums::read).transpose()

@@ -145,6 +145,7 @@ impl<S: Sink> Course for Shared<S> {
     }
 
     fn fail(&self, report: Report, fault: Fault, has_run: bool) {
+        self.sink.failed(&report, &fault);
         self.deliver(report.index, has_run, Err(Error::new(fault, report)));
     }
 }

@@ -30,6 +30,7 @@ pub struct Directory {
     pub(super) keep_date: bool,
     pub(super) keep_etag: bool,
     pub(super) keep_rejected: bool,
+    pub(super) journal: Option<PathBuf>,
 }
 
 pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
@@ -96,6 +97,7 @@ impl Directory {
             keep_date: true,
             keep_etag: false,
             keep_rejected: false,
+            journal: None,
         }
     }
 
@@ -194,6 +196,38 @@ impl Directory {
     #[must_use]
     pub fn keep_rejected(mut self, keep: bool) -> Self {
         self.keep_rejected = keep;
+        self
+    }
+
+    /// Keeps a journal in this file, which is made if it is not there: what became of each request.
+    /// The default is none.
+    ///
+    /// A batch with the journal of an earlier one, such as was interrupted, takes for done what that
+    /// has fetched, as long as the file stands there with its length, whatever
+    /// [`on_exist`](Self::on_exist) says: no server is asked, and the outcome
+    /// [`was_present`](crate::Saved::was_present). Only a request that expects a digest with which the
+    /// file was not judged then is not taken for done by that. All else is fetched, failures too.
+    ///
+    /// One batch at a time has it: for another it is an error of all of its requests, as is a file
+    /// that is something else. A line that cannot be written is a warning in the log, not an error.
+    ///
+    /// The first line is `fetchpool journal 1`. Each other is a request's, written in one piece when
+    /// it is through, of eight fields with a tab between them. In a field `%` and all that is not
+    /// visible ASCII is percent-encoded; `-` is nothing. A last line without its end is ignored.
+    ///
+    /// | field | |
+    /// | --- | --- |
+    /// | outcome | `saved`, `present`, or why it failed: an [`ErrorKind`](crate::ErrorKind) |
+    /// | key | the first 24 hexadecimal digits of the SHA-256 of the URL without its password |
+    /// | bytes | the file's length |
+    /// | path | the file's, relative to the directory if it is in it |
+    /// | ETag | as the response had it |
+    /// | Last-Modified | likewise |
+    /// | digests | those that the request expected, with commas between them |
+    /// | URL | without secrets, as [`Report::shown_url`](crate::Report::shown_url) |
+    #[must_use]
+    pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
+        self.journal = Some(path.into());
         self
     }
 }

@@ -55,5 +55,8 @@ pub(crate) trait Sink: Send + Sync + 'static {
         unreachable!("a sink that keeps nothing has no stock")
     }
 
+    /// A job came to nothing.
+    fn failed(&self, _: &Report, _: &Fault) {}
+
     fn item(part: Self::Part, head: Option<Head>, report: Report) -> Self::Item;
 }

@@ -6,10 +6,12 @@
 //! it is of, and the next attempt, or the next run, asks for the rest. `names` sees to it that no
 //! two jobs of a batch are after one name, `standing` whether what stands there is the same.
 
+mod journal;
 mod memo;
 mod names;
 mod open;
 mod part;
+mod placing;
 mod publish;
 mod stamp;
 mod standing;
@@ -22,21 +24,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{CONTENT_ENCODING, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
-use sha2::{Digest as _, Sha256};
-use url::Url;
 
+use self::journal::Journal;
 use self::names::{Names, numbered};
+use self::placing::{Target, fingerprint};
 use self::publish::{Parent, parent_of};
 use self::stamp::Stamp;
-use super::directory::{Directory, Layout, NameFrom, OnExist};
+use super::directory::{Directory, OnExist};
 use super::stock::has_conditions;
-use super::{Sink, Stock, name};
+use super::{Sink, Stock};
 use crate::body::Body;
 use crate::digest::Check;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::strong_validator;
 use crate::outcome::{Head, Report, Saved};
-use crate::request::{Place, Request};
+use crate::request::Request;
 
 pub(crate) use part::Part;
 pub(crate) use standing::Standing;
@@ -46,6 +48,7 @@ pub(crate) struct Files {
     to: Directory,
     limit: u64,
     names: Names,
+    journal: Option<Journal>,
     /// Nothing more can be written.
     is_full: AtomicBool,
 }
@@ -58,88 +61,15 @@ pub(crate) struct Landed {
     was_present: bool,
 }
 
-/// Where a file is to stand.
-struct Target {
-    path: PathBuf,
-    /// Of a path that was handed out as the request was let in: how many were before it.
-    number: Option<u32>,
-}
-
-impl Target {
-    /// As far as is known before it is given.
-    fn first(&self) -> PathBuf {
-        numbered(&self.path, self.number.unwrap_or(0))
-    }
-}
-
 impl Files {
     pub(crate) fn new(to: Directory, limit: u64) -> Self {
         Self {
+            journal: to.journal.clone().map(Journal::new),
             to,
             limit,
             names: Names::default(),
             is_full: AtomicBool::new(false),
         }
-    }
-
-    /// Where the file goes, if that is known before there is a response.
-    fn planned(&self, request: &Request, namesakes: u32) -> Option<Target> {
-        let path = match request.place() {
-            Some(Place::Below(path)) => self.below(path),
-            Some(Place::At(path)) => path.clone(),
-            None if self.to.place.is_some() || self.to.name_from == NameFrom::FinalUrl => {
-                return None;
-            }
-            None => self.by_url(request.url()?),
-        };
-        Some(Target {
-            path,
-            number: Some(namesakes),
-        })
-    }
-
-    fn target(&self, body: &Body<'_>) -> Target {
-        let report = body.report();
-        let planned = self.planned(&report.request, report.progress.namesakes);
-        if report.request.place().is_some() {
-            return planned.expect("it is named by its request");
-        }
-        let path = match (&self.to.place, name::of_response(body.headers())) {
-            (Some(place), _) => self.below(&place(body)),
-            (None, Some(name)) => self.by_url(body.url()).with_file_name(name),
-            (None, None) => match planned {
-                Some(planned) => return planned,
-                None => self.by_url(body.url()),
-            },
-        };
-        Target { path, number: None }
-    }
-
-    fn by_url(&self, url: &Url) -> PathBuf {
-        match self.to.layout {
-            Layout::Flat => self.to.path.join(name::of(url)),
-            Layout::Tree => self.to.path.join(name::tree(url)),
-        }
-    }
-
-    /// A path that somebody chose, but nowhere else than in the directory.
-    fn below(&self, path: &Path) -> PathBuf {
-        self.to.path.join(name::relative(path))
-    }
-
-    /// Where its bytes are while it is not whole. Beside the file, or where that would be if only
-    /// the URL counted: this is known before each attempt.
-    fn part_path(&self, report: &Report, number: u32) -> Option<PathBuf> {
-        let near = match self.planned(&report.request, report.progress.namesakes) {
-            Some(planned) => planned.first(),
-            None => self.by_url(report.current_url()?),
-        };
-        let name = near.file_name()?.to_string_lossy();
-        let unique = match number {
-            0 => fingerprint(report)?,
-            number => format!("{}.{number}", fingerprint(report)?),
-        };
-        Some(near.with_file_name(name::temporary(&name, &unique)))
     }
 
     /// What an earlier attempt or run has left of it.
@@ -151,6 +81,26 @@ impl Files {
             return Ok(None);
         }
         Part::find(&path, &of, true).map_err(|error| fault(&path, error))
+    }
+
+    /// What the journal says to be done, as long as that holds.
+    fn done_before(&self, report: &Report) -> Result<Option<Standing>, Fault> {
+        let Some(journal) = &self.journal else {
+            return Ok(None);
+        };
+        let done = journal.done(report)?;
+        let Some(done) = done.filter(|done| done.is_of(report.request.its_digests())) else {
+            return Ok(None);
+        };
+        // Something that cannot be looked at is not it.
+        let file = Standing::at(&self.to.path.join(&done.path)).ok().flatten();
+        Ok(file.filter(|file| file.bytes == done.bytes))
+    }
+
+    fn note(&self, report: &Report, landed: &Landed, headers: &HeaderMap) {
+        if let Some(journal) = &self.journal {
+            journal.note_landed(report, landed, headers, &self.to.path);
+        }
     }
 
     /// What is decided by a file that stands there; `None` if nothing is.
@@ -259,6 +209,20 @@ impl Files {
         }
     }
 
+    fn land(&self, body: &mut Body<'_>, stock: Stock) -> Result<Landed, Fault> {
+        body.check_length()?;
+        let target = self.target(body);
+        if let Some(file) = self.standing(&target.first())? {
+            let is_it = self.is_it(&file, &body.report().request)?;
+            if is_it.unwrap_or_else(|| file.is_same_as(body)) {
+                return Ok(Landed::there(file));
+            }
+        }
+        let part = self.write(body, stock, &target);
+        let landed = part.and_then(|part| self.publish(part, &target, body.headers()));
+        landed.inspect_err(|fault| self.note_full(fault))
+    }
+
     /// A part turned out to be all there is.
     fn settle_part(
         &self,
@@ -365,6 +329,9 @@ impl Sink for Files {
             let detail = "not tried: the disk was full at another file of this batch";
             return Err(Fault::new(ErrorKind::Io, detail));
         }
+        if let Some(file) = self.done_before(report)? {
+            return Ok(Stock::Settled(file));
+        }
         let request = &report.request;
         let planned = self.planned(request, report.progress.namesakes);
         let standing = match &planned {
@@ -392,17 +359,9 @@ impl Sink for Files {
     }
 
     fn receive(&self, mut body: Body<'_>, stock: Stock) -> Result<Landed, Fault> {
-        body.check_length()?;
-        let target = self.target(&body);
-        if let Some(file) = self.standing(&target.first())? {
-            let is_it = self.is_it(&file, &body.report().request)?;
-            if is_it.unwrap_or_else(|| file.is_same_as(&body)) {
-                return Ok(Landed::there(file));
-            }
-        }
-        let part = self.write(&mut body, stock, &target);
-        let landed = part.and_then(|part| self.publish(part, &target, body.headers()));
-        landed.inspect_err(|fault| self.note_full(fault))
+        let landed = self.land(&mut body, stock)?;
+        self.note(body.report(), &landed, body.headers());
+        Ok(landed)
     }
 
     fn settle(
@@ -412,22 +371,27 @@ impl Sink for Files {
         report: &Report,
         check: Option<Check>,
     ) -> Result<Landed, Fault> {
-        match stock {
+        let landed = match stock {
             Stock::Begun(part) => {
                 let head = head.expect("a part is asked about");
+                let bytes = part.bytes();
                 let mut nothing_more = io::empty();
-                let body = Body::new(
-                    head,
-                    report,
-                    &mut nothing_more,
-                    self.limit,
-                    part.bytes(),
-                    None,
-                );
-                self.settle_part(*part, &self.target(&body), head, check)
+                let body = Body::new(head, report, &mut nothing_more, self.limit, bytes, None);
+                self.settle_part(*part, &self.target(&body), head, check)?
             }
-            Stock::Standing(file) | Stock::Settled(file) => Ok(Landed::there(file)),
+            Stock::Standing(file) | Stock::Settled(file) => Landed::there(file),
             Stock::Nothing => unreachable!("nothing is never all"),
+        };
+        let none = HeaderMap::new();
+        self.note(report, &landed, head.map_or(&none, |head| &head.headers));
+        Ok(landed)
+    }
+
+    fn failed(&self, report: &Report, fault: &Fault) {
+        if let Some(journal) = &self.journal {
+            if fault.kind != ErrorKind::Cancelled {
+                journal.note_failed(report, fault);
+            }
         }
     }
 
@@ -445,19 +409,6 @@ impl Sink for Files {
             was_present,
         }
     }
-}
-
-/// What binds a part to its URL, secrets and all.
-fn fingerprint(report: &Report) -> Option<String> {
-    let mut hasher = Sha256::new();
-    hasher.update(report.request.url()?.as_str());
-    let hash = hasher.finalize();
-    Some(
-        hash[..12]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
-    )
 }
 
 fn fault(path: &Path, error: io::Error) -> Fault {

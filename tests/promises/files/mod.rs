@@ -2,6 +2,7 @@
 
 mod archive;
 mod disk;
+mod journal;
 mod killed;
 mod on_exist;
 mod parts;

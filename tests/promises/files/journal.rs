@@ -1,0 +1,327 @@
+//! A run goes on where the journal of an earlier one ends.
+
+use std::fs;
+use std::path::Path;
+
+use fetchpool::{Directory as To, ErrorKind, OnExist, Request, Saved};
+
+use super::Directory;
+use crate::support::{Gate, Origin, Reply};
+use crate::{once, with};
+
+fn to(directory: &Directory) -> To {
+    To::new(directory.0.join("files")).journal(directory.0.join("journal"))
+}
+
+fn journal(directory: &Directory) -> String {
+    fs::read_to_string(directory.0.join("journal")).unwrap()
+}
+
+fn origin() -> Origin {
+    Origin::start(|incoming| match incoming.target() {
+        "/bad" => Reply::status(404),
+        target => Reply::ok(target).header("ETag", "\"a%b\""),
+    })
+}
+
+/// The directory of the journal has to be there.
+fn directory(name: &str) -> Directory {
+    let directory = Directory::new(name);
+    fs::create_dir(&directory.0).unwrap();
+    directory
+}
+
+#[test]
+fn a_line_is_as_the_documentation_says() {
+    let origin = origin();
+    let directory = directory("journal-line");
+    let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    let url = origin
+        .url("/a%20%C3%BC?sig=hunter2")
+        .replace("http://", "http://u:hunter2@");
+    let requests = [
+        Request::new(&url),
+        Request::new(origin.url("/bad")),
+        Request::new(origin.url("/wrong")).expect_digest(digest.parse().unwrap()),
+    ];
+    once().save_all(requests, to(&directory)).for_each(drop);
+    let port = origin.addr().port();
+    let lines = journal(&directory);
+    let mut lines: Vec<_> = lines
+        .lines()
+        .map(|line| line.split('\t').collect::<Vec<_>>())
+        .collect();
+    lines[1..].sort();
+    for line in &mut lines[1..] {
+        // The key is of the port as well.
+        assert!(line[1].len() == 24 && line[1].bytes().all(|byte| byte.is_ascii_hexdigit()));
+        line[1] = "KEY";
+    }
+    let (good, bad, wrong) = (
+        format!("http://127.0.0.1:{port}/a%2520%25C3%25BC?sig=%E2%80%A6"),
+        format!("http://127.0.0.1:{port}/bad"),
+        format!("http://127.0.0.1:{port}/wrong"),
+    );
+    assert_eq!(
+        lines,
+        [
+            vec!["fetchpool journal 1"],
+            vec!["digest", "KEY", "-", "-", "-", "-", "-", &wrong],
+            vec![
+                "saved",
+                "KEY",
+                "23",
+                "a %C3%BC",
+                "\"a%25b\"",
+                "-",
+                "-",
+                &good
+            ],
+            vec!["status", "KEY", "-", "-", "-", "-", "-", &bad],
+        ]
+    );
+    assert!(!journal(&directory).contains("hunter2"));
+}
+
+#[test]
+fn what_is_done_is_not_asked_for_and_the_rest_is_fetched() {
+    let origin = origin();
+    let directory = directory("journal-rest");
+    let urls = |names: &[&str]| -> Vec<_> { names.iter().map(|name| origin.url(name)).collect() };
+    let run = |names: &[&str]| -> Vec<_> {
+        let batch = once().save_all(urls(names), to(&directory)).in_order();
+        batch
+            .map(|saved| saved.map(|saved| saved.was_present()).map_err(|e| e.kind()))
+            .collect()
+    };
+    assert_eq!(
+        run(&["/a", "/b", "/bad"]),
+        [Ok(false), Ok(false), Err(ErrorKind::Status)]
+    );
+    assert_eq!(origin.log().len(), 3);
+    let again = run(&["/a", "/b", "/bad", "/c"]);
+    assert_eq!(
+        again,
+        [Ok(true), Ok(true), Err(ErrorKind::Status), Ok(false)]
+    );
+    assert_eq!(origin.targets()[3..].len(), 2, "{:?}", origin.targets());
+    // What is said already is not said again.
+    assert_eq!(
+        journal(&directory)
+            .lines()
+            .filter(|line| line.ends_with("/a"))
+            .count(),
+        1
+    );
+}
+
+/// It is named by the response: without the journal nobody knew what stands there.
+#[test]
+fn what_is_done_is_so_whatever_the_policy() {
+    let origin = Origin::start(|_| {
+        Reply::ok("x").header("Content-Disposition", "attachment; filename=told")
+    });
+    for policy in [OnExist::Overwrite, OnExist::KeepBoth, OnExist::Error] {
+        let directory = directory(&format!("journal-{policy:?}"));
+        let save = || -> Saved {
+            let to = to(&directory).on_exist(policy);
+            once()
+                .save_all([origin.url("/f")], to)
+                .next()
+                .unwrap()
+                .unwrap()
+        };
+        let first = save();
+        let asked = origin.log().len();
+        let again = save();
+        assert!(again.was_present());
+        assert_eq!((again.path(), again.status()), (first.path(), None));
+        assert_eq!(origin.log().len(), asked);
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_or_of_another_length_is_not_done() {
+    let origin = origin();
+    let directory = directory("journal-gone");
+    let save = || {
+        let to = to(&directory).on_exist(OnExist::Overwrite);
+        once()
+            .save_all([origin.url("/f")], to)
+            .next()
+            .unwrap()
+            .unwrap()
+    };
+    let path = save().path().to_owned();
+    fs::remove_file(&path).unwrap();
+    assert!(!save().was_present());
+    fs::write(&path, "longer than it was").unwrap();
+    assert!(!save().was_present());
+    assert_eq!(fs::read(&path).unwrap(), b"/f");
+    assert!(save().was_present());
+}
+
+#[test]
+fn a_file_is_done_for_the_digests_that_it_was_judged_by() {
+    let origin = origin();
+    let directory = directory("journal-digest");
+    // `printf /f | sha256sum`
+    let right = "sha256:84ea6f6e20fe9a5cc90d0c9f5ba128ad91544bda6071caf9c79ce48018b6ea13".parse();
+    let right: fetchpool::Digest = right.unwrap();
+    let wrong = "sha1:0000000000000000000000000000000000000000"
+        .parse()
+        .unwrap();
+    let save = |digest: Option<fetchpool::Digest>| {
+        let request = Request::new(origin.url("/f"));
+        let request = digest.into_iter().fold(request, Request::expect_digest);
+        once().save_all([request], to(&directory)).next().unwrap()
+    };
+    save(Some(right)).unwrap();
+    assert!(save(Some(right)).unwrap().was_present());
+    assert!(save(None).unwrap().was_present());
+    assert_eq!(origin.log().len(), 1);
+    assert_eq!(save(Some(wrong)).unwrap_err().kind(), ErrorKind::Digest);
+}
+
+#[test]
+fn a_torn_last_line_is_as_good_as_none() {
+    let origin = origin();
+    let directory = directory("journal-torn");
+    let run = || {
+        once()
+            .save_all(["/a", "/b"].map(|path| origin.url(path)), to(&directory))
+            .in_order()
+    };
+    run().for_each(drop);
+    let whole = journal(&directory);
+    let second = whole.trim_end().rfind('\n').unwrap() + 1;
+    let last = if whole[second..].contains("/a") { 0 } else { 1 };
+    for end in second..whole.len() {
+        fs::write(directory.0.join("journal"), &whole[..end]).unwrap();
+        let asked = origin.log().len();
+        let present: Vec<_> = run()
+            .map(|saved| saved.unwrap().status().is_none())
+            .collect();
+        assert!(present[1 - last], "{end}");
+        assert_eq!(origin.log().len(), asked + 1, "{end}");
+        assert_eq!(journal(&directory).lines().count(), 3, "{end}");
+    }
+    // Killed within the first line.
+    for end in 0..20 {
+        fs::write(directory.0.join("journal"), &"fetchpool journal 1\n"[..end]).unwrap();
+        assert_eq!(run().filter(Result::is_ok).count(), 2);
+        assert!(journal(&directory).starts_with("fetchpool journal 1\n"));
+    }
+}
+
+#[test]
+fn two_batches_never_share_one() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |_| Reply::ok("x").after(&held));
+    let directory = directory("journal-shared");
+    std::thread::scope(|scope| {
+        let (origin, directory) = (&origin, &directory);
+        let first = scope.spawn(move || {
+            once()
+                .save_all([origin.url("/1")], to(directory))
+                .next()
+                .unwrap()
+                .unwrap();
+        });
+        gate.wait_for_waiters(1);
+        let second = ["/2", "/3"].map(|path| origin.url(path));
+        for outcome in once().save_all(second, to(directory)) {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert!(
+                error.to_string().contains("another run is using it"),
+                "{error}"
+            );
+        }
+        assert_eq!(origin.log().len(), 1);
+        gate.open();
+        first.join().unwrap();
+    });
+    once()
+        .save_all([origin.url("/2")], to(&directory))
+        .next()
+        .unwrap()
+        .unwrap();
+}
+
+#[test]
+fn what_is_no_journal_is_left_as_it_is() {
+    let origin = origin();
+    let directory = directory("journal-none");
+    for (name, says) in [("notes", "not a journal"), ("none/there", "No such file")] {
+        let path = directory.0.join(name);
+        if !name.contains('/') {
+            fs::write(&path, "my notes\n").unwrap();
+        }
+        let to = To::new(&directory.0).journal(&path);
+        let error = once()
+            .save_all([origin.url("/f")], to)
+            .next()
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        let text = error.to_string();
+        assert!(
+            text.contains(says) && text.contains(path.to_str().unwrap()),
+            "{text}"
+        );
+    }
+    assert_eq!(fs::read(directory.0.join("notes")).unwrap(), b"my notes\n");
+    assert_eq!(origin.log().len(), 0);
+}
+
+#[test]
+fn urls_that_differ_in_a_secret_are_not_one() {
+    let origin = Origin::start(|incoming| Reply::ok(incoming.target()));
+    let directory = directory("journal-secret");
+    let urls = ["/f?key=1", "/f?key=2"].map(|path| origin.url(path));
+    for present in [false, true] {
+        let batch = once().save_all(&urls, to(&directory)).in_order();
+        let bodies: Vec<_> = batch
+            .map(|saved| {
+                let saved = saved.unwrap();
+                assert_eq!(saved.was_present(), present);
+                fs::read_to_string(saved.path()).unwrap()
+            })
+            .collect();
+        assert_eq!(bodies, ["/f?key=1", "/f?key=2"]);
+    }
+}
+
+/// As ^C does it: what was done is not done again.
+#[test]
+fn a_batch_that_is_dropped_half_way_is_gone_on_with() {
+    let origin = origin();
+    let directory = directory("journal-half-way");
+    let urls: Vec<_> = (0..100).map(|i| origin.url(&format!("/{i}"))).collect();
+    let few = with(|b| b.workers(2));
+    assert_eq!(
+        few.save_all(&urls, to(&directory))
+            .take(30)
+            .filter(Result::is_ok)
+            .count(),
+        30
+    );
+    let known = || journal(&directory).lines().count() - 1;
+    drop(few);
+    let (done, asked) = (known(), origin.log().len());
+    assert!((30..100).contains(&done), "{done}");
+    let present = once()
+        .save_all(&urls, to(&directory))
+        .filter(|saved| saved.as_ref().unwrap().was_present());
+    assert!(present.count() >= done);
+    assert!(origin.log().len() - asked <= 100 - done);
+    assert_eq!(known(), 100);
+    assert_eq!(
+        fs::read_dir(Path::new(&directory.0.join("files")))
+            .unwrap()
+            .count(),
+        100
+    );
+}
