@@ -45,7 +45,10 @@ pub(crate) struct Progress {
     /// Between attempts, in sum.
     pub(crate) paused: Duration,
     pub(crate) deadline: Option<Deadline>,
-    /// Of the present attempt.
+    /// How many mirrors have been turned to, and how many attempts were made before the last.
+    pub(crate) mirrors: usize,
+    pub(crate) attempts_elsewhere: u32,
+    /// Of the present attempt. The first of them may be a mirror.
     pub(crate) redirects: Vec<Url>,
 }
 
@@ -110,6 +113,21 @@ impl Report {
     #[must_use]
     pub fn resumed_from(&self) -> Option<u64> {
         self.progress.resumed_from
+    }
+
+    /// The mirror that is asked, if it has come to that.
+    pub(crate) fn mirror(&self) -> Option<&Url> {
+        let turned = self.progress.mirrors.checked_sub(1)?;
+        self.request.mirrors().nth(turned)
+    }
+
+    pub(crate) fn mirrors_left(&self) -> usize {
+        self.request.mirrors().skip(self.progress.mirrors).count()
+    }
+
+    /// How often the present URL was tried.
+    pub(crate) fn attempts_here(&self) -> u32 {
+        self.progress.attempts - self.progress.attempts_elsewhere
     }
 
     /// The way so far; `None` if there was no URL to begin with.

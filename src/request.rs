@@ -53,6 +53,7 @@ struct Extras {
     place: Option<Place>,
     length: Option<u64>,
     digests: Vec<Digest>,
+    mirrors: Vec<Request>,
     tag: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -192,6 +193,33 @@ impl Request {
         self
     }
 
+    /// Names another URL of the same content, which is asked when all before it have failed: with a
+    /// status, a digest that is not the one expected, a connection that cannot be had, and with
+    /// no attempts left where those were of use. Each has its own attempts, and is asked under its own
+    /// host's budget. The error is the last one's.
+    ///
+    /// A file keeps the name that the first URL gives it. A mirror of another origin gets no
+    /// credentials, as after a redirect (see [`header`](Self::header)); those of its own URL it does.
+    /// It stands in [`Report::redirects`](crate::Report::redirects) as the first step of the way.
+    ///
+    /// ```no_run
+    /// use fetchpool::{Downloader, Request};
+    ///
+    /// let request = Request::new("https://example.com/big.iso")
+    ///     .mirror("https://example.net/pub/big.iso")
+    ///     .mirror("https://example.org/mirror/big.iso");
+    /// for file in Downloader::new().save_all([request], "downloads") {
+    ///     println!("{}", file?.url());
+    /// }
+    /// # Ok::<(), fetchpool::Error>(())
+    /// ```
+    #[must_use]
+    pub fn mirror(mut self, url: impl AsRef<str>) -> Self {
+        let mirror = Self::new(url);
+        self.extras().mirrors.push(mirror);
+        self
+    }
+
     /// Attaches something of the caller's, which comes back with the outcome.
     #[must_use]
     pub fn tag(mut self, tag: impl Any + Send + Sync) -> Self {
@@ -231,6 +259,15 @@ impl Request {
 
     pub(crate) fn place(&self) -> Option<&Place> {
         self.extras.as_ref()?.place.as_ref()
+    }
+
+    /// Those of them that can be asked at all.
+    pub(crate) fn mirrors(&self) -> impl Iterator<Item = &Url> {
+        let mirrors = self
+            .extras
+            .as_ref()
+            .map_or(&[][..], |extras| &extras.mirrors);
+        mirrors.iter().filter_map(Self::url)
     }
 
     pub(crate) fn its_length(&self) -> Option<u64> {

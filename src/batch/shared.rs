@@ -70,6 +70,8 @@ impl<S: Sink> Shared<S> {
                 self.sink.receive(body, stock)
             },
         );
+        // What there is now is of this response.
+        report.progress.is_afresh = false;
         (Some(head), part)
     }
 

@@ -20,7 +20,8 @@ impl Running {
     /// The attempt does not count, unless it has begun with other hops than this.
     fn has_not_tried(&mut self) {
         let progress = &mut self.report.progress;
-        if progress.redirects.is_empty() {
+        // A mirror is where the way begins.
+        if progress.redirects.len() <= usize::from(progress.mirrors > 0) {
             progress.attempts -= 1;
             progress.is_in_attempt = false;
         }
@@ -62,7 +63,7 @@ impl Running {
                 kind: fault.kind,
                 status: fault.status,
                 is_transient: fault.is_transient,
-                attempts: self.report.progress.attempts,
+                attempts: self.report.attempts_here(),
                 url: self.url(),
             },
             index: self.report.index,
@@ -80,14 +81,41 @@ impl Running {
         match verdict.job {
             // At the very time at which the host's gate opens: so it goes before the others.
             Next::Again(pause) => self.try_again(turn, now, pause, fault),
-            Next::TooLong(pause) => self.end(
+            Next::TooLong(pause) => self.turn_to_mirror(
                 turn,
                 fault.and(format_args!(
                     "it asks to be left alone for {pause:?}, which is longer than is waited for"
                 )),
             ),
-            Next::Fail => self.end(turn, fault),
+            Next::Fail => self.turn_to_mirror(turn, fault),
         }
+    }
+
+    /// Nothing more is to be had here.
+    fn turn_to_mirror(mut self, turn: &mut Turn<'_, Job>, fault: Fault) {
+        use ErrorKind::{Cancelled, InvalidUrl, Io, Panicked};
+        let is_ours = matches!(fault.kind, Cancelled | InvalidUrl | Io | Panicked);
+        let is_over = deadline(&*self.course, &self.report).is_some_and(|end| end.has_passed());
+        if is_ours || is_over || self.report.mirrors_left() == 0 {
+            return self.end(turn, fault);
+        }
+        log::debug!("{}: turning to a mirror: {fault}", self.report.shown_url());
+        let progress = &mut self.report.progress;
+        progress.mirrors += 1;
+        progress.attempts_elsewhere = progress.attempts;
+        progress.is_afresh = false;
+        self.begin_again(turn, None);
+    }
+
+    /// Another attempt, from where the way begins.
+    fn begin_again(mut self, turn: &mut Turn<'_, Job>, at: Option<Instant>) {
+        let mirror = self.report.mirror().cloned();
+        let progress = &mut self.report.progress;
+        progress.is_in_attempt = false;
+        progress.redirects.clear();
+        progress.redirects.extend(mirror);
+        let host = Key::host(self.url());
+        turn.again(self.wait_for(host), at);
     }
 
     /// A batch whose time is over interrupts its jobs. One that began before there was a limit
@@ -118,12 +146,8 @@ impl Running {
             self.report.shown(self.url()),
             self.report.progress.attempts,
         );
-        let progress = &mut self.report.progress;
-        progress.paused += pause;
-        progress.is_in_attempt = false;
-        progress.redirects.clear();
-        let host = Key::host(self.url());
-        turn.again(self.wait_for(host), Some(at));
+        self.report.progress.paused += pause;
+        self.begin_again(turn, Some(at));
     }
 
     /// Idle connections are closed, and the job comes again when some of the others are through.

@@ -109,7 +109,7 @@ impl Resuming<'_> {
     /// Asks for the rest. `None` where what comes is not certain to be that, or nothing is asked.
     fn rest(&mut self) -> Result<Option<Reader>, Fault> {
         let rules = self.course.rules();
-        let attempts = self.report.progress.attempts + self.made;
+        let attempts = self.report.attempts_here() + self.made;
         if rules.retries.left(attempts) == 0 || !self.turn.is_open() {
             return Ok(None);
         }

@@ -16,6 +16,7 @@ mod handles;
 mod hop;
 mod lazy;
 mod memory;
+mod mirrors;
 mod names;
 mod open;
 mod panic;

@@ -72,7 +72,10 @@ impl Journal {
     pub(super) fn done(&self, report: &Report) -> Result<Option<&Done>, Fault> {
         let opened = self.opened.get_or_init(|| Opened::at(&self.path));
         match opened {
-            Ok(opened) => Ok(fingerprint(report).and_then(|of| opened.done.get(&of))),
+            Ok(opened) => Ok(report
+                .request
+                .url()
+                .and_then(|url| opened.done.get(&fingerprint(url)))),
             Err(why) => {
                 let detail = format!("cannot use the journal {}: {why}", self.path.display());
                 Err(Fault::new(ErrorKind::Io, detail))
@@ -121,9 +124,10 @@ impl Journal {
     }
 
     fn note(&self, report: &Report, fields: [Option<&[u8]>; 6]) {
-        let (Some(Ok(opened)), Some(of)) = (self.opened.get(), fingerprint(report)) else {
+        let (Some(Ok(opened)), Some(asked)) = (self.opened.get(), report.request.url()) else {
             return;
         };
+        let of = fingerprint(asked);
         let url = report.shown_url();
         let [outcome, rest @ ..] = fields;
         let before = [outcome, Some(of.as_bytes())];

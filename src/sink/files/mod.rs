@@ -27,7 +27,7 @@ use http::{HeaderMap, StatusCode};
 
 use self::journal::Journal;
 use self::names::{Names, numbered};
-use self::placing::{Target, fingerprint};
+use self::placing::{Target, fingerprint, key_of_part};
 use self::publish::{Parent, parent_of};
 use self::stamp::Stamp;
 use super::directory::{Directory, OnExist};
@@ -74,7 +74,10 @@ impl Files {
 
     /// What an earlier attempt or run has left of it.
     fn begun(&self, report: &Report) -> Result<Option<Part>, Fault> {
-        let (Some(path), Some(of)) = (self.part_path(report, 0), fingerprint(report)) else {
+        let Some(of) = key_of_part(report) else {
+            return Ok(None);
+        };
+        let Some(path) = self.part_path(report, &of) else {
             return Ok(None);
         };
         if !self.to.keep_parts || report.progress.is_afresh {
@@ -100,6 +103,25 @@ impl Files {
     fn note(&self, report: &Report, landed: &Landed, headers: &HeaderMap) {
         if let Some(journal) = &self.journal {
             journal.note_landed(report, landed, headers, &self.to.path);
+        }
+    }
+
+    /// What came from those that a mirror took the place of is of no use any more.
+    fn forget_other_parts(&self, report: &Report) {
+        if report.progress.mirrors == 0 {
+            return;
+        }
+        for url in report
+            .request
+            .url()
+            .into_iter()
+            .chain(report.request.mirrors())
+        {
+            let of = fingerprint(url);
+            if let Some(path) = self.part_path(report, &of) {
+                // Not to be kept: so it goes as it is dropped.
+                let _ = Part::find(&path, &of, false);
+            }
         }
     }
 
@@ -148,7 +170,7 @@ impl Files {
             return None;
         }
         Some(Stamp {
-            of: fingerprint(body.report())?,
+            of: key_of_part(body.report())?,
             url: body.report().shown_url(),
             etag: strong_validator(body.headers())?.clone(),
             length,
@@ -166,13 +188,18 @@ impl Files {
                 return Ok(*part);
             }
             Stock::Begun(part) => *part,
-            _ => Part::create(
-                |number| {
-                    let path = self.part_path(body.report(), number);
-                    path.expect("a URL that was fetched")
-                },
-                self.to.keep_parts,
-            )?,
+            _ => {
+                let report = body.report();
+                let of = key_of_part(report).expect(FETCHED);
+                let path = |number| {
+                    let unique = match number {
+                        0 => of.clone(),
+                        number => format!("{of}.{number}"),
+                    };
+                    self.part_path(report, &unique).expect(FETCHED)
+                };
+                Part::create(path, self.to.keep_parts)?
+            }
         };
         part.begin(self.stamp(body), body.content_length())?;
         Ok(part)
@@ -220,7 +247,11 @@ impl Files {
         }
         let part = self.write(body, stock, &target);
         let landed = part.and_then(|part| self.publish(part, &target, body.headers()));
-        landed.inspect_err(|fault| self.note_full(fault))
+        match &landed {
+            Ok(_) => self.forget_other_parts(body.report()),
+            Err(fault) => self.note_full(fault),
+        }
+        landed
     }
 
     /// A part turned out to be all there is.
@@ -410,6 +441,8 @@ impl Sink for Files {
         }
     }
 }
+
+const FETCHED: &str = "a URL that was fetched";
 
 fn fault(path: &Path, error: io::Error) -> Fault {
     let doing = format!("cannot write {}", path.display());

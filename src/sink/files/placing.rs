@@ -1,5 +1,6 @@
 //! Where a file goes: as its request, its response or its URL has it.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -76,40 +77,36 @@ impl Files {
         self.to.path.join(name::relative(path))
     }
 
-    /// Where its bytes are while it is not whole. Beside the file, or where that would be if only
-    /// the URL counted: this is known before each attempt.
-    pub(super) fn part_path(&self, report: &Report, number: u32) -> Option<PathBuf> {
+    /// Where the bytes of this URL are while they are not all. Beside the file, or where that would be
+    /// if only the URL counted: this is known before each attempt.
+    pub(super) fn part_path(&self, report: &Report, of: &str) -> Option<PathBuf> {
         let near = match self.planned(&report.request, report.progress.namesakes) {
             Some(planned) => planned.first(),
             None => self.by_url(report.current_url()?),
         };
         let name = near.file_name()?.to_string_lossy();
-        let unique = match number {
-            0 => fingerprint(report)?,
-            number => format!("{}.{number}", fingerprint(report)?),
-        };
-        Some(near.with_file_name(name::temporary(&name, &unique)))
+        Some(near.with_file_name(name::temporary(&name, of)))
     }
 }
 
-/// What binds a part, and a line of the journal, to its URL: to all of that but the password.
-pub(super) fn fingerprint(report: &Report) -> Option<String> {
-    let url = report.request.url()?;
-    let mut hasher = Sha256::new();
-    match url.password() {
-        None => hasher.update(url.as_str()),
-        // People choose passwords that can be guessed, with a hash to try them on.
-        Some(_) => {
-            let mut url = url.clone();
-            let _ = url.set_password(None);
-            hasher.update(url.as_str());
-        }
+/// What binds a part to the URL that its bytes are of.
+pub(super) fn key_of_part(report: &Report) -> Option<String> {
+    report
+        .mirror()
+        .or_else(|| report.request.url())
+        .map(fingerprint)
+}
+
+/// Of all of a URL but its password: people choose such as can be guessed, with a hash to try them on.
+pub(super) fn fingerprint(url: &Url) -> String {
+    let mut url = Cow::Borrowed(url);
+    if url.password().is_some() {
+        // Fails for URLs without a host only, which have no password.
+        let _ = url.to_mut().set_password(None);
     }
-    let hash = hasher.finalize();
-    Some(
-        hash[..12]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
-    )
+    let hash = Sha256::digest(url.as_str());
+    hash[..12]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

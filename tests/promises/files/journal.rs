@@ -276,6 +276,24 @@ fn what_is_no_journal_is_left_as_it_is() {
     assert_eq!(origin.log().len(), 0);
 }
 
+/// The next run asks for the URL that is in its list.
+#[test]
+fn what_a_mirror_gave_is_done_as_well() {
+    let origin = origin();
+    let directory = directory("journal-mirror");
+    let save = || {
+        let request = Request::new(origin.url("/bad")).mirror(origin.url("/good"));
+        once()
+            .save_all([request], to(&directory))
+            .next()
+            .unwrap()
+            .unwrap()
+    };
+    assert!(!save().was_present());
+    assert!(save().was_present());
+    assert_eq!(origin.targets(), ["/bad", "/good"]);
+}
+
 #[test]
 fn urls_that_differ_in_a_secret_are_not_one() {
     let origin = Origin::start(|incoming| Reply::ok(incoming.target()));
