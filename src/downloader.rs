@@ -172,11 +172,30 @@ impl Downloader {
 
     /// Fetches URLs into files below a directory, which is made if it is not there.
     ///
-    /// A file is named as the server's `Content-Disposition` says, less any path, or else by the
-    /// last segment of its URL's path, without the query; `index.html` where that is empty.
-    /// Either is made safe for all systems. The file appears under that name when it is whole,
-    /// not before; a file that stands there is never replaced: the new one is called
-    /// `name (1).ext`.
+    /// A file has its name when its body is whole, verified and on the disk, and not before; until
+    /// then it is a hidden `.part` beside that place. What stands there under the name already is left
+    /// as it is: where the server shows that it is the same, no body is fetched
+    /// ([`Saved::was_present`]); otherwise the new one is called `name (1).ext`. So is the second of
+    /// two that would have one name. What breaks off stays, if it is worth it, and the next attempt or
+    /// the next run goes on with it. [`Directory`] has all that can be decided otherwise.
+    ///
+    /// A file is named by [`Request::save_as`], or else by the response's `Content-Disposition`, or
+    /// else by the last segment of its URL's path (without the query; `index.html` where that is
+    /// empty), made safe for all systems. Names that come from URLs are given in the order of the
+    /// input: a second run finds the files of the first. For that a batch keeps sixteen bytes a name.
+    ///
+    /// ```no_run
+    /// use fetchpool::{Directory, Downloader, OnExist, Request};
+    ///
+    /// let request = Request::new("https://example.com/data-2024.csv")
+    ///     .save_as("data.csv")
+    ///     .expect_digest("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".parse()?);
+    /// let data = Directory::new("data").on_exist(OnExist::Update);
+    /// for file in Downloader::new().save_all([request], data) {
+    ///     println!("{}", file?.path().display());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn save_all<I>(
         &self,
         requests: I,

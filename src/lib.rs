@@ -54,6 +54,14 @@
 //! (RFC 9110, section 8.8.1) and the server can do that; otherwise it starts again, and a closure is
 //! called anew.
 //!
+//! # Files
+//!
+//! A file is whole or not there: [`Downloader::save_all`] gives it its name by a rename, when all of its
+//! bytes have been verified ([`Request::expect_digest`], and the framing of its body) and are on the
+//! disk. What came of a body that broke off is bound to its URL and validator, and is gone on with by
+//! the next attempt or the next run. [`Directory`] says where files go, what becomes of those that
+//! stand there, and has a journal for runs that may be interrupted.
+//!
 //! # Names
 //!
 //! *Host* is what a [`Key`] says: a name and a port. Sizes are in bytes, times are
