@@ -42,7 +42,9 @@ impl Deadline {
     /// Another attempt would be as late.
     pub(crate) fn fault(&self, doing: &str) -> Fault {
         let Self { limit, whose, .. } = self;
-        let detail = format!("the time limit of {limit:?} for the whole {whose} was over {doing}");
+        let detail = format!(
+            "the time limit of {limit:?} for the whole {whose} (see `timeout`) was over {doing}"
+        );
         Fault::new(ErrorKind::Timeout, detail).lasting()
     }
 }

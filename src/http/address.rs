@@ -65,7 +65,7 @@ impl fmt::Display for Refused {
         if self.0.len() > MOST_NAMED {
             write!(f, " and {} more", self.0.len() - MOST_NAMED)?;
         }
-        f.write_str("; this is no failure of the network, nothing was sent")
+        f.write_str(" (see `allow_address`); this is no failure of the network, nothing was sent")
     }
 }
 
@@ -384,7 +384,8 @@ mod tests {
         assert_eq!(left[0].ip(), IpAddr::from([127, 0, 0, 3]));
         let fault = dial(&["::ffff:127.0.0.2"]).unwrap_err();
         assert_eq!(fault.kind, ErrorKind::Connect);
-        assert!(fault.to_string().contains("refuses 127.0.0.2;"), "{fault}");
+        let whose = "refuses 127.0.0.2 (see `allow_address`);";
+        assert!(fault.to_string().contains(whose), "{fault}");
         // That there is none is for others to say.
         assert!(dial(&[]).unwrap().is_empty());
         let fault = dial(&["127.0.0.2"; 6]).unwrap_err();

@@ -153,7 +153,7 @@ impl Policy {
             (_, "http") => {
                 let target = shortened(secrets.url(target));
                 return Some(format!(
-                    "refused to follow a redirect from https to {target}"
+                    "refused to follow a redirect from https to {target} (see `allow_downgrade`)"
                 ));
             }
             (_, scheme) => {
@@ -178,7 +178,9 @@ impl Policy {
             .is_none_or(|allows| allows(from, target));
         (!is_allowed).then(|| {
             let [from, target] = [from, target].map(|url| shortened(secrets.url(url)));
-            format!("the redirect policy refuses to go from {from} to {target}")
+            format!(
+                "the redirect policy refuses to go from {from} to {target} (see `allow_redirect`)"
+            )
         })
     }
 }
@@ -349,7 +351,7 @@ mod tests {
         assert_eq!(fault.kind, ErrorKind::Redirect);
         assert_eq!(
             fault.to_string(),
-            "the redirect policy refuses to go from http://h/ to http://other/"
+            "the redirect policy refuses to go from http://h/ to http://other/ (see `allow_redirect`)"
         );
     }
 

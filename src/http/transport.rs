@@ -123,8 +123,10 @@ impl Dialer {
                 Fault::cancelled()
             } else if fault.kind == ErrorKind::Timeout {
                 let limit = self.limits.connect;
-                let detail =
-                    format!("the TLS handshake was not over {limit:?} after connecting began");
+                let detail = format!(
+                    "the TLS handshake was not over {limit:?} after connecting began (see \
+                     `connect_timeout`)"
+                );
                 Fault::new(ErrorKind::Timeout, detail)
             } else {
                 fault

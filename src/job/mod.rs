@@ -145,7 +145,8 @@ impl Job {
                 }
             }
             (_, Some(limit)) if self.queued_until().is_some_and(|at| at <= Instant::now()) => {
-                let detail = format!("its turn did not come within {limit:?}");
+                let detail =
+                    format!("its turn did not come within {limit:?} (see `queue_timeout`)");
                 Fault::new(ErrorKind::Timeout, detail)
             }
             _ => Fault::cancelled(),

@@ -182,5 +182,12 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Fault> {
 fn certificates(pem: &[u8], unusable: &'static str) -> Result<Vec<CertificateDer<'static>>, Fault> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|e| Fault::with_source(ErrorKind::Tls, unusable, e))
+        .map_err(|error| match error {
+            // It would show the mark that it misses as a list of numbers.
+            pem::Error::MissingSectionEnd { .. } => Fault::new(
+                ErrorKind::Tls,
+                format!("{unusable}: a section of the PEM has no end"),
+            ),
+            error => Fault::with_source(ErrorKind::Tls, unusable, error),
+        })
 }

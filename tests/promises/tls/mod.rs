@@ -266,12 +266,17 @@ fn a_session_is_resumed_on_a_new_connection() {
 
 #[test]
 fn roots_that_are_none_are_refused_when_the_downloader_is_built() {
-    for pem in [
-        "",
-        "nonsense",
-        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    for (pem, why) in [
+        ("", "there is no certificate"),
+        ("nonsense", "there is no certificate"),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "a root certificate cannot be used",
+        ),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n", "has no end"),
     ] {
         let error = builder().add_root_pem(pem).build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Tls);
+        assert!(error.to_string().contains(why), "{why}: {error}");
     }
 }
