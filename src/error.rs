@@ -50,6 +50,9 @@ impl Error {
 
     /// The URL that was asked for, without its secrets, as [`Report::shown`] does it. If it could
     /// not be parsed, what was given.
+    ///
+    /// Not the one that answered, which is what [`Fetched::url`](crate::Fetched::url) is: an error
+    /// may come before any did. How far the redirects led is in [`Report::redirects`].
     #[must_use]
     pub fn url(&self) -> Option<&str> {
         self.0.url.as_deref()

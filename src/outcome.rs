@@ -410,7 +410,9 @@ macro_rules! what_every_response_tells {
     ($type:ty) => {
         impl $type {
             /// The URL that answered, after redirects, without user name and password. It may have
-            /// other secrets: see [`shown_url`](Self::shown_url).
+            /// other secrets: see [`shown_url`](Self::shown_url). The one that was asked for, as
+            /// [`Error::url`](crate::Error::url) is, is in the report's
+            /// [`request`](Report::request).
             #[must_use]
             pub fn url(&self) -> &Url {
                 self.head.url(&self.report)

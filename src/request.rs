@@ -220,7 +220,33 @@ impl Request {
         self
     }
 
-    /// Attaches something of the caller's, which comes back with the outcome.
+    /// Attaches something of the caller's, which comes back with the outcome, be it a success or
+    /// an error, by way of [`Report::request`](crate::Report::request).
+    ///
+    /// ```
+    /// use fetchpool::{Downloader, Report, Request};
+    ///
+    /// struct Line(usize);
+    ///
+    /// fn line(report: &Report) -> Option<usize> {
+    ///     report.request().tag_ref::<Line>().map(|line| line.0)
+    /// }
+    ///
+    /// let lines = ["nonsense", "ftp://example.com/"];
+    /// let numbered = lines.iter().zip(1..);
+    /// let requests = numbered.map(|(url, number)| Request::new(url).tag(Line(number)));
+    /// for outcome in Downloader::new().fetch_all(requests) {
+    ///     match outcome {
+    ///         Ok(page) => println!("{:?}: {}", line(page.report()), page.shown_url()),
+    ///         // Every error of a request has a report.
+    ///         Err(error) => {
+    ///             let number = error.report().and_then(line);
+    ///             assert!(number.is_some());
+    ///             println!("{number:?}: {error}");
+    ///         }
+    ///     }
+    /// }
+    /// ```
     #[must_use]
     pub fn tag(mut self, tag: impl Any + Send + Sync) -> Self {
         self.extras().tag = Some(Arc::new(tag));
