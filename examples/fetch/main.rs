@@ -7,8 +7,9 @@
 //!
 //! The way through it: `args` says what is wanted, `input` yields the URLs one
 //! by one, the library turns them into outcomes, `record` puts each into the form
-//! in which `report` prints it. `interrupt` and `progress` stand beside that way;
-//! `demo` and its `origin` take the place of the user's URLs.
+//! in which `report` prints it, and `words` says what there is to do about a failure.
+//! `interrupt` and `progress` stand beside that way; `demo` and its `origin` take the
+//! place of the user's URLs.
 
 mod args;
 mod checksums;
@@ -19,6 +20,7 @@ mod origin;
 mod progress;
 mod record;
 mod report;
+mod words;
 
 use std::io;
 use std::process::ExitCode;

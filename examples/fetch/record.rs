@@ -8,6 +8,7 @@ use fetchpool::{Body, Error, ErrorKind, Report, Saved, Timings};
 use serde_json::json;
 
 use crate::input::Line;
+use crate::words;
 
 /// One outcome, success or failure, with the secrets of its URLs removed.
 #[derive(Debug)]
@@ -157,7 +158,7 @@ impl From<Error> for Record {
             phases: report.map(|report| phases(report.timings())),
             failure: Some(Failure {
                 kind: error.kind(),
-                message: error.to_string(),
+                message: words::of(&error),
             }),
         }
     }
