@@ -20,7 +20,7 @@ pub(crate) struct Record {
     path: Option<PathBuf>,
     /// The file stood there already.
     pub(crate) present: bool,
-    line: Option<u64>,
+    pub(crate) line: Option<u64>,
     attempts: Option<u32>,
     resumed_from: Option<u64>,
     failure: Option<Failure>,
@@ -88,11 +88,7 @@ impl Record {
     pub(crate) fn line(&self) -> String {
         let bytes = self.bytes.unwrap_or_default();
         match (&self.failure, &self.path) {
-            (Some(failure), _) => match (failure.kind, self.line) {
-                // Only so it is found in a long list.
-                (ErrorKind::InvalidUrl, Some(line)) => format!("line {line}: {}", failure.message),
-                _ => failure.message.clone(),
-            },
+            (Some(failure), _) => failure.message.clone(),
             (None, Some(path)) if self.present => {
                 format!("{} is here already as {}", self.url, path.display())
             }

@@ -1,6 +1,7 @@
 //! What is printed while outcomes come in, and the line that sums them up.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -125,6 +126,8 @@ impl Ending {
 #[derive(Debug)]
 pub(crate) struct Reporter {
     style: Style,
+    /// What lines are of.
+    input: Option<PathBuf>,
     ending: Ending,
 }
 
@@ -149,7 +152,11 @@ impl Reporter {
             progress: Progress::new(args),
             has_come: Arc::default(),
         };
-        Self { style, ending }
+        Self {
+            style,
+            input: args.input.clone(),
+            ending,
+        }
     }
 
     pub(crate) fn tally(&self) -> &Tally {
@@ -202,11 +209,19 @@ impl Reporter {
                 progress.suspend(|| writeln!(io::stdout(), "{}", record.line()))
             }
             (_, Verdict::Failed) => {
-                progress.suspend(|| complain(&record.line()));
+                progress.suspend(|| complain(&self.failure(record)));
                 Ok(())
             }
             // After ^C there are as many of these as the window was wide.
             (_, Verdict::Cancelled) | (Style::Plain, Verdict::Fetched) => Ok(()),
+        }
+    }
+
+    /// Begins as compilers and `grep` begin theirs, so that editors find the line.
+    fn failure(&self, record: &Record) -> String {
+        match (&self.input, record.line) {
+            (Some(file), Some(line)) => format!("{}:{line}: {}", file.display(), record.line()),
+            _ => record.line(),
         }
     }
 }
@@ -228,7 +243,24 @@ pub(crate) fn complain(line: &str) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use fetchpool::{Downloader, Request};
+
     use super::*;
+    use crate::input::Line;
+
+    #[test]
+    fn a_failure_names_the_file_and_the_line_of_its_url() {
+        let reporter = Reporter::new(&Args::parse_from(["fetch", "--input", "some/list"]));
+        let failure = |request| {
+            let error = Downloader::new().fetch(request).unwrap_err();
+            reporter.failure(&error.into())
+        };
+        let said = failure(Request::new("oops").tag(Line(3)));
+        assert!(said.starts_with("some/list:3: \"oops\": "), "{said}");
+        let said = failure(Request::new("oops"));
+        assert!(said.starts_with("\"oops\": "), "{said}");
+    }
 
     #[test]
     fn the_last_line_says_what_was_not_done_and_what_was_here() {
