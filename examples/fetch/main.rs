@@ -22,8 +22,8 @@ mod record;
 mod report;
 mod words;
 
-use std::io;
 use std::process::ExitCode;
+use std::{io, iter};
 
 use clap::Parser;
 use fetchpool::{Downloader, Request};
@@ -97,7 +97,12 @@ impl Session {
         also: impl FnMut(&Record),
     ) -> io::Result<()> {
         let reporter = &self.reporter;
+        let end = iter::from_fn(|| {
+            reporter.tally().all_given();
+            None
+        });
         let requests = requests
+            .chain(end)
             // After ^C the rest of a long list would come out as so many
             // cancelled downloads.
             .take_while(|_| !self.interrupt.is_pressed())

@@ -18,6 +18,8 @@ use crate::record::{Record, Verdict};
 pub(crate) struct Tally {
     start: Instant,
     given: AtomicU64,
+    /// No more of them will be.
+    is_all_given: AtomicBool,
     fetched: AtomicU64,
     failed: AtomicU64,
     /// Of those fetched: here already.
@@ -30,6 +32,7 @@ impl Tally {
         Self {
             start: Instant::now(),
             given: AtomicU64::new(0),
+            is_all_given: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             present: AtomicU64::new(0),
@@ -40,6 +43,11 @@ impl Tally {
     /// One more URL was handed to the library.
     pub(crate) fn given(&self) {
         self.given.fetch_add(1, Relaxed);
+    }
+
+    /// The input came to its end.
+    pub(crate) fn all_given(&self) {
+        self.is_all_given.store(true, Relaxed);
     }
 
     fn add(&self, record: &Record) {
@@ -78,12 +86,15 @@ impl Tally {
             0 => String::new(),
             present => format!(" ({present} of them here already)"),
         };
-        // What was not even read of the input is nobody's count.
+        // A list is read as it is worked off: what it has still, nobody has counted.
+        let at_least = match self.is_all_given.load(Relaxed) {
+            true => "",
+            false => "at least ",
+        };
+        // Another thread may count on meanwhile.
+        let undone = given.saturating_sub(fetched + failed);
         let (interrupted, undone) = match is_interrupted {
-            true => (
-                "interrupted: ",
-                format!(", {} not done", given - fetched - failed),
-            ),
+            true => ("interrupted: ", format!(", {at_least}{undone} not done")),
             false => ("", String::new()),
         };
         format!(
@@ -276,6 +287,12 @@ mod tests {
         tally.present.store(3, Relaxed);
         let said = tally.summary(true);
         let wanted = "interrupted: fetched 4 of 9 (3 of them here already), 2 failed, 3 not done, ";
+        assert!(
+            !said.starts_with(wanted) && said.contains(", at least 3 not done, "),
+            "{said}"
+        );
+        tally.all_given();
+        let said = tally.summary(true);
         assert!(said.starts_with(wanted), "{said}");
     }
 }
