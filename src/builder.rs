@@ -462,7 +462,7 @@ impl Builder {
     /// several the strongest that is known. Another is an error, of the kind
     /// [`ErrorKind::Digest`]. The default is `false`: it costs a pass over all bytes, and proves no
     /// more than that nothing was damaged on the way. For a digest that came by a way of its own see
-    /// [`Request::expect_digest`].
+    /// [`Request::expect_digest`](crate::Request::expect_digest).
     pub fn verify_digests(mut self, yes: bool) -> Self {
         self.believes_digests = yes;
         self
