@@ -204,3 +204,27 @@ fn object(fields: &[(&str, String)]) -> String {
         .collect();
     format!("{{{}}}", fields.join(","))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Args;
+
+    #[test]
+    fn every_field_of_a_json_line_is_explained() {
+        let error = fetchpool::Downloader::new().fetch("nothing").unwrap_err();
+        let line: serde_json::Value = serde_json::from_str(&Record::from(error).json()).unwrap();
+        let help = Args::command().render_long_help().to_string();
+        let readme = include_str!("../../README.md");
+        for field in line.as_object().unwrap().keys() {
+            assert!(help.contains(&format!("\n  {field} ")), "{field}: {help}");
+            assert!(readme.contains(&format!("`{field}`")), "{field}");
+        }
+        for phase in PHASES {
+            assert!(help.contains(phase), "{phase}: {help}");
+            assert!(readme.contains(&format!("`{phase}`")), "{phase}");
+        }
+    }
+}
