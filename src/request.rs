@@ -151,7 +151,7 @@ impl Request {
     ///
     /// It is made safe: roots and `..` are left out, and each part is made a name that all systems
     /// take. So it can be what others have written; [`save_to`](Self::save_to) takes a path as it
-    /// is.
+    /// is. The second of two requests of a batch that name one file gets `name (1).ext`.
     #[must_use]
     pub fn save_as(mut self, path: impl Into<PathBuf>) -> Self {
         self.extras().place = Some(Place::Below(path.into()));

@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// Read URLs from FILE, one a line ('-': standard input).
     ///
     /// Blank lines and '#' lines are skipped. A line may be 'URL<TAB>NAME', where NAME is the file's
-    /// path below DIR.
+    /// path below DIR, whatever the layout. It is made safe: no '..', no root, no name that some
+    /// system has for itself.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
 
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     pub(crate) output: PathBuf,
 
     /// What to do where a file of the name stands already.
+    ///
+    /// It is the same where the server says so, by its date, or by length and date. A server that
+    /// gives no dates, and a copy that lost them, are fetched again; '--journal' needs no dates.
     #[arg(
         long,
         value_name = "POLICY",
@@ -45,14 +49,21 @@ pub(crate) struct Args {
     pub(crate) on_exist: Policy,
 
     /// Where in DIR: 'flat' by the URL's last segment, 'tree' as host/path.
+    ///
+    /// The query has no part in it; a port that is named makes it host_PORT/path.
     #[arg(long, value_name = "LAYOUT", value_enum, default_value = "flat")]
     pub(crate) layout: Shape,
 
     /// Check files against a list such as SHA256SUMS; what is not in it is not checked.
+    ///
+    /// A file is in it by the longest end of its NAME, or of host/path of its URL, that is.
     #[arg(long, value_name = "FILE")]
     pub(crate) checksums: Option<PathBuf>,
 
-    /// Note in FILE what is done, and go on from there in the next run: what is done is not asked for.
+    /// Note in FILE what is done, and go on from there in the next run.
+    ///
+    /// What is done is not asked for, whatever '--on-exist' says, as long as the file is there. What
+    /// failed is tried again.
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
 

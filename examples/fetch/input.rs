@@ -16,6 +16,8 @@ pub(crate) struct Input {
     arguments: vec::IntoIter<String>,
     lines: Option<Lines>,
     checksums: Option<Checksums>,
+    /// URLs of which that says nothing.
+    unlisted: u64,
     /// Why the file was not read to its end, if it was not.
     error: Option<io::Error>,
 }
@@ -32,8 +34,14 @@ impl Input {
             arguments: args.urls.clone().into_iter(),
             lines,
             checksums: args.checksums()?,
+            unlisted: 0,
             error: None,
         })
+    }
+
+    /// How many URLs are not in the list of checksums, if there is one.
+    pub(crate) fn unlisted(&self) -> u64 {
+        self.unlisted
     }
 
     /// The error that ended the reading of the file early, if one did.
@@ -57,7 +65,7 @@ impl Input {
     }
 
     /// `URL`, or `URL<TAB>NAME`.
-    fn request(&self, text: &str) -> Request {
+    fn request(&mut self, text: &str) -> Request {
         let (url, name) = match text.split_once('\t') {
             Some((url, name)) => (url, Some(name.trim()).filter(|name| !name.is_empty())),
             None => (text, None),
@@ -72,11 +80,20 @@ impl Input {
         }
     }
 
-    fn checksum(&self, request: &Request, name: Option<&str>) -> Option<Digest> {
+    fn checksum(&mut self, request: &Request, name: Option<&str>) -> Option<Digest> {
         let checksums = self.checksums.as_ref()?;
         let by_name = name.and_then(|name| checksums.of(name));
-        let path = percent_decode_str(request.url()?.path()).decode_utf8_lossy();
-        by_name.or_else(|| checksums.of(&path))
+        let url = request.url()?;
+        // A list made within a tree names the host as well.
+        let port = url
+            .port()
+            .map(|port| format!("_{port}"))
+            .unwrap_or_default();
+        let path = percent_decode_str(url.path()).decode_utf8_lossy();
+        let path = format!("{}{port}{path}", url.host_str()?);
+        let digest = by_name.or_else(|| checksums.of(&path));
+        self.unlisted += u64::from(digest.is_none());
+        digest
     }
 }
 
@@ -168,6 +185,7 @@ mod tests {
                 number: 0,
             }),
             checksums,
+            unlisted: 0,
             error: None,
         }
     }

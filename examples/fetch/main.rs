@@ -80,6 +80,12 @@ impl Session {
         if let Err(e) = self.fetch(input.by_ref(), |_| ()) {
             return report::unwritten(&e);
         }
+        if input.unlisted() > 0 {
+            complain(&format!(
+                "{} not in the list of '--checksums', and not checked",
+                input.unlisted()
+            ));
+        }
         match input.error() {
             None => self.reporter.tally().exit_code(),
             Some(e) => {

@@ -38,13 +38,13 @@ pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
 /// What is done where a file of the name stands already.
 ///
 /// *The same* is a file of which the server shows that: by 304 to a request with the file's date,
-/// or by a response of just its length and date. The date is only taken for a sign where it is
+/// or by a response of just its length and date; after its body has come, by just its bytes. The date is only taken for a sign where it is
 /// in whole seconds, as it is on files that have theirs from a `Last-Modified`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnExist {
-    /// If it is the same, its body is not fetched. Otherwise both are kept: the new one is called
-    /// `name (1).ext`.
+    /// If it is the same, its body is not fetched, or not kept. Otherwise both are kept: the new one is
+    /// called `name (1).ext`.
     #[default]
     SameOrBoth,
     /// It is taken for the same; the server is not even asked, where the name is known before.
@@ -212,8 +212,8 @@ impl Directory {
     /// that is something else. A line that cannot be written is a warning in the log, not an error.
     ///
     /// The first line is `fetchpool journal 1`. Each other is a request's, written in one piece when
-    /// it is through, of eight fields with a tab between them. In a field `%` and all that is not
-    /// visible ASCII is percent-encoded; `-` is nothing. A last line without its end is ignored.
+    /// it is through, of eight fields with a tab between them. In a field `%`, control characters and
+    /// all that is not ASCII is percent-encoded; `-` is nothing. A last line without its end is ignored.
     ///
     /// | field | |
     /// | --- | --- |

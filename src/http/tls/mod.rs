@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig, ClientConnection, ProtocolVersion};
+use rustls::{CertificateError, ClientConfig, ClientConnection, InvalidMessage, ProtocolVersion};
 
 use super::line::Line;
 use super::wire;
@@ -140,6 +140,9 @@ impl Tls {
     /// What there is to be done about an error, where that is known.
     fn meaning(&self, error: &io::Error) -> Option<&'static str> {
         match error.get_ref()?.downcast_ref()? {
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+                Some("what answers at this port does not speak TLS (it may be http:)")
+            }
             rustls::Error::AlertReceived(alert) => self.client_auth.refusal(*alert),
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
                 "nobody who is trusted vouches for the server's certificate: if it is right, add \

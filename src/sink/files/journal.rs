@@ -1,11 +1,10 @@
 //! What became of each job of a run, for the next one to go on from.
 //!
-//! A line a job, of fields with a tab between them, in which `%` and what is not visible ASCII are
-//! percent-encoded; `-` is nothing. The format is told in full at
+//! A line a job, of fields with a tab between them, in which `%`, control characters and what is not
+//! ASCII are percent-encoded; `-` is nothing. The format is told in full at
 //! [`Directory::journal`](crate::Directory::journal).
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -17,7 +16,7 @@ use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use super::Landed;
-use super::open::{self, Lock};
+use super::open::{self, Lock, Locked};
 use super::placing::fingerprint;
 use crate::digest::Digest;
 use crate::fault::{ErrorKind, Fault};
@@ -36,7 +35,7 @@ struct Opened {
     done: HashMap<String, Done>,
     /// Locked, against other runs, for as long as this lives. The mutex is there so that each line
     /// is written in one piece: it is held over a write to the end of a file, and over nothing else.
-    file: Mutex<File>,
+    file: Mutex<Locked>,
     /// That it cannot be written is said once.
     is_lame: AtomicBool,
 }
@@ -154,7 +153,7 @@ impl Opened {
         Self::of(file).map_err(|error| error.to_string())
     }
 
-    fn of(mut file: File) -> io::Result<Self> {
+    fn of(mut file: Locked) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         // Of one whose writer was killed the last line is torn.
@@ -178,7 +177,7 @@ impl Opened {
         Ok(Self::with(done, file))
     }
 
-    fn with(done: HashMap<String, Done>, file: File) -> Self {
+    fn with(done: HashMap<String, Done>, file: Locked) -> Self {
         Self {
             done,
             file: Mutex::new(file),

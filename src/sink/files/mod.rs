@@ -292,8 +292,15 @@ impl Files {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(fault(&path, error)),
             }
-            // It was made meanwhile.
             match self.to.on_exist {
+                OnExist::SameOrBoth => {
+                    if let Some(file) = self.twin(&mut part, &path)? {
+                        part.discard();
+                        return Ok(Landed::there(file));
+                    }
+                    number = None;
+                }
+                // It was made meanwhile.
                 OnExist::Skip => {
                     part.discard();
                     return Ok(Landed::there(
@@ -307,6 +314,15 @@ impl Files {
                 _ => number = None,
             }
         }
+    }
+
+    /// What stands there, if it is just what has come: a server that tells no dates shows it only so.
+    fn twin(&self, part: &mut Part, path: &Path) -> Result<Option<Standing>, Fault> {
+        let Some(file) = self.standing(path)? else {
+            return Ok(None);
+        };
+        let is_twin = file.bytes == part.bytes() && part.is_like(path)?;
+        Ok(is_twin.then_some(file))
     }
 
     /// Its directory is made if it is another than the part's.

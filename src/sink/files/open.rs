@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 /// A file that is written from its start; what was there is gone.
@@ -11,11 +12,38 @@ pub(super) fn fresh(path: &Path) -> io::Result<File> {
 
 /// What came of trying to have a part for oneself.
 pub(super) enum Lock {
-    Had(File),
+    Had(Locked),
     /// Somebody is at it.
     Taken,
     /// It is not, or no longer, there.
     Gone,
+}
+
+/// A file that is ours for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Locked(File);
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // To close it is not enough: a process that the program has just started may have a copy of it,
+        // until it begins its own program, and with that the lock.
+        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+    }
 }
 
 /// Opens a part for nobody else but us, for as long as the file is open.
@@ -23,7 +51,7 @@ pub(super) fn lock(path: &Path, create: bool) -> io::Result<Lock> {
     let mut options = options();
     exclusive(&mut options);
     match options.read(true).create(create).truncate(false).open(path) {
-        Ok(file) => lock_open(file, path),
+        Ok(file) => lock_open(Locked(file), path),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !create => Ok(Lock::Gone),
         Err(error) if is_taken(&error) => Ok(Lock::Taken),
         Err(error) => Err(error),
@@ -52,11 +80,11 @@ fn is_taken(_: &io::Error) -> bool {
 }
 
 #[cfg(unix)]
-fn lock_open(file: File, path: &Path) -> io::Result<Lock> {
+fn lock_open(file: Locked, path: &Path) -> io::Result<Lock> {
     use rustix::fs::{FlockOperation, flock};
     use rustix::io::Errno;
     use std::os::unix::fs::MetadataExt;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match flock(&*file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken),
         // A file system without locks: as close as it gets.
@@ -88,7 +116,7 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 #[cfg(windows)]
-fn lock_open(file: File, _: &Path) -> io::Result<Lock> {
+fn lock_open(file: Locked, _: &Path) -> io::Result<Lock> {
     Ok(Lock::Had(file))
 }
 

@@ -1,14 +1,14 @@
 //! A file that is not whole yet.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use http::HeaderValue;
 
 use super::memo;
-use super::open::{self, Lock};
+use super::open::{self, Lock, Locked};
 use super::stamp::Stamp;
 use super::{fault, publish};
 use crate::body::Body;
@@ -22,7 +22,7 @@ use crate::http::Beginning;
 pub(crate) struct Part {
     path: PathBuf,
     /// Open for as long as it is ours.
-    file: Option<File>,
+    file: Option<Locked>,
     /// It has its name.
     is_whole: bool,
     /// What it is of, as it stands beside it.
@@ -158,6 +158,16 @@ impl Part {
         show(file, self.bytes, check).map_err(|error| fault(&self.path, error))
     }
 
+    /// Whether its bytes are those of a file of its length.
+    pub(super) fn is_like(&mut self, path: &Path) -> Result<bool, Fault> {
+        let ours = self.file.as_mut().expect(OPEN);
+        let same = File::open(path).and_then(|theirs| {
+            ours.seek(SeekFrom::Start(0))?;
+            are_alike(BufReader::new(&**ours), BufReader::new(theirs))
+        });
+        same.map_err(|error| fault(path, error))
+    }
+
     /// Goes to the end of what is there.
     pub(super) fn go_on(&mut self) -> Result<(), Fault> {
         let file = self.file.as_mut().expect(OPEN);
@@ -247,6 +257,21 @@ pub(super) fn show(file: &mut File, bytes: u64, check: &mut Check) -> io::Result
             0 => return Ok(()),
             amount => check.see(&piece[..amount]),
         }
+    }
+}
+
+fn are_alike(mut one: impl BufRead, mut other: impl BufRead) -> io::Result<bool> {
+    loop {
+        let (ours, theirs) = (one.fill_buf()?, other.fill_buf()?);
+        let length = ours.len().min(theirs.len());
+        if length == 0 {
+            return Ok(ours.len() == theirs.len());
+        }
+        if ours[..length] != theirs[..length] {
+            return Ok(false);
+        }
+        one.consume(length);
+        other.consume(length);
     }
 }
 

@@ -288,3 +288,29 @@ fn a_remembered_tag_shows_whether_it_is_the_same() {
         assert_eq!(directory.read("big.bin").len(), 1000);
     }
 }
+
+/// Without a date nothing shows it before its bytes are there; and then there are no two of them.
+#[test]
+fn a_body_that_turns_out_to_be_the_same_is_not_kept_twice() {
+    let none = Content {
+        date: None,
+        etag: None,
+        ..content()
+    };
+    let archive = Archive::start(none);
+    let directory = Directory::new("twins");
+    for was_present in [false, true, true] {
+        let saved = save(&archive, &directory, OnExist::SameOrBoth).unwrap();
+        assert_eq!((saved.was_present(), saved.bytes()), (was_present, 1000));
+    }
+    assert_eq!(directory.files(), ["big.bin"]);
+    for (change, files) in [(0, 2), (999, 3)] {
+        archive.change(|content| {
+            let mut body = (*content.body).clone();
+            body[change] ^= 1;
+            content.body = body.into();
+        });
+        save(&archive, &directory, OnExist::SameOrBoth).unwrap();
+        assert_eq!(directory.files().len(), files);
+    }
+}
