@@ -12,12 +12,12 @@ use crate::digest::Check;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::http::Response;
-use crate::job::{Answer, Course, Job, Kept, panicked, read_body};
+use crate::job::{Answer, Course, Job, panicked, read_body};
 use crate::outcome::{Head, Report};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Feed, Turn};
-use crate::sink::{Sink, Stock};
+use crate::sink::{Kept, Sink, Stock};
 
 /// The part of a batch that its jobs share.
 pub(super) struct Shared<S: Sink> {

@@ -16,9 +16,9 @@ use crate::outcome::{Head, Progress, Report};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
-use crate::sink::Stock;
+use crate::sink::{Kept, Stock};
 use again::RAISE_LIMIT;
-pub(crate) use resume::{Kept, read_body};
+pub(crate) use resume::read_body;
 use running::Running;
 
 /// What a job knows of its batch.

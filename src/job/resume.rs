@@ -12,14 +12,7 @@ use crate::fault::{ErrorKind, Fault};
 use crate::http::{Beginning, Reader, Response, strong_validator};
 use crate::outcome::{Head, Report, Timings};
 use crate::schedule::Turn;
-
-/// What the sink has of a body whose rest it is given.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kept {
-    pub(crate) bytes: u64,
-    /// Of the whole, if a part has told it.
-    pub(crate) length: Option<u64>,
-}
+use crate::sink::Kept;
 
 /// Gives a body to who reads it, with its rest where it is cut on the way.
 pub(crate) fn read_body<T>(

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
-use super::{Answer, Course, Job, Kept, panicked};
+use super::{Answer, Course, Job, panicked};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
 use crate::http::{Ask, Response, redirect};
 use crate::outcome::{Head, Report};
 use crate::retry::{self, retry_after};
 use crate::schedule::{Key, Turn};
-use crate::sink::{Came, Stock};
+use crate::sink::{Came, Kept, Stock};
 
 /// What a hop came to.
 #[expect(clippy::large_enum_variant, reason = "nearly all are of the largest")]

@@ -12,7 +12,7 @@ pub(crate) use closure::Closure;
 pub use directory::{Directory, Layout, NameFrom, OnExist};
 pub(crate) use files::Files;
 pub(crate) use memory::Memory;
-pub(crate) use stock::{Came, Stock};
+pub(crate) use stock::{Came, Kept, Stock};
 
 use crate::body::Body;
 use crate::digest::Check;

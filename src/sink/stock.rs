@@ -5,7 +5,6 @@ use http::{HeaderMap, StatusCode};
 
 use super::files::{Part, Standing};
 use crate::http::Beginning;
-use crate::job::Kept;
 use crate::outcome::Head;
 
 /// What a sink has before it asks.
@@ -18,6 +17,14 @@ pub(crate) enum Stock {
     Standing(Standing),
     /// A file that does, whatever the server has: it is not asked.
     Settled(Standing),
+}
+
+/// What the sink has of a body whose rest it is given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) bytes: u64,
+    /// Of the whole, if a part has told it.
+    pub(crate) length: Option<u64>,
 }
 
 /// What came, seen from there.
