@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::running::{Running, deadline, unreachable_host};
-use super::{Job, panicked};
+use super::{End, Job, panicked};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
 use crate::retry::{Attempt, Failure, Next};
@@ -41,6 +41,9 @@ impl Running {
 
     /// An attempt failed: there is another, or that is the outcome.
     pub(super) fn fail(self, turn: &mut Turn<'_, Job>, fault: Fault) {
+        if self.is_stopped() {
+            return self.end_piece(turn, End::Stopped);
+        }
         let now = Instant::now();
         let mut fault = self.meaning_of(fault);
         if fault.is_out_of_handles() {

@@ -17,7 +17,7 @@ use crate::schedule::Turn;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) bytes: u64,
-    /// Of the whole, if a part has told it.
+    /// Of the whole, if a part that the sink has asked for has told it.
     pub(crate) length: Option<u64>,
 }
 
@@ -37,7 +37,6 @@ pub(crate) fn read_body<T>(
         report,
         head: &head,
         reader: Some(body),
-        kept: kept.bytes,
         length: kept.length,
         taken: kept.bytes,
         made: 0,
@@ -70,8 +69,6 @@ struct Resuming<'a> {
     head: &'a Head,
     /// `None` while the rest is asked for: its connection goes first.
     reader: Option<Reader>,
-    /// So much the sink had before.
-    kept: u64,
     /// The length of the whole, once a part has told it.
     length: Option<u64>,
     /// What the sink had and has been given.
@@ -94,7 +91,7 @@ impl Resuming<'_> {
     /// What the rest has to belong to, if there is something certain.
     fn beginning(&self) -> Option<Beginning<'_>> {
         // The whole was asked for, or its rest by the sink: else its parts are the caller's affair.
-        if self.head.status != StatusCode::OK && self.kept == 0 {
+        if self.head.status != StatusCode::OK && self.length.is_none() {
             return None;
         }
         let headers = &self.head.headers;

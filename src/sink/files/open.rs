@@ -9,6 +9,34 @@ pub(super) fn fresh(path: &Path) -> io::Result<File> {
     options().create(true).truncate(true).open(path)
 }
 
+/// A file that is there, to be written over.
+pub(super) fn existing(path: &Path) -> io::Result<File> {
+    options().open(path)
+}
+
+/// Writes all of it there, wherever the file is at: so several threads can at once.
+#[cfg(unix)]
+pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+pub(super) fn write_at(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !bytes.is_empty() {
+        match file.seek_write(bytes, at) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(amount) => {
+                bytes = &bytes[amount..];
+                at += amount as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// What came of trying to have a part for oneself.
 pub(super) enum Lock {
     Had(File),
