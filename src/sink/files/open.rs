@@ -37,6 +37,26 @@ pub(super) fn write_at(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result
     Ok(())
 }
 
+/// Where the first byte is, from there on, that was never written, or got lost before it was on the
+/// disk; the file's end where the file system does not tell. The file is left at another place.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+pub(super) fn hole(file: &File, from: u64) -> io::Result<u64> {
+    use rustix::fs::SeekFrom;
+    use rustix::io::Errno;
+    match rustix::fs::seek(file, SeekFrom::Hole(from)) {
+        // Nothing is there, and that is no file system without holes: there, `from` is data.
+        Err(Errno::NXIO) => Ok(from),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(u64::MAX),
+        result => Ok(result?),
+    }
+}
+
+/// Not here.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+pub(super) fn hole(_: &File, _: u64) -> io::Result<u64> {
+    Ok(u64::MAX)
+}
+
 /// What came of trying to have a part for oneself.
 pub(super) enum Lock {
     Had(File),

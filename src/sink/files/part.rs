@@ -54,9 +54,11 @@ impl Part {
             return Ok(None);
         };
         // Another may have had it between our look at the stamp and our lock.
-        let stamp = Stamp::read(path)?.filter(|now| *now == stamp);
-        let size = file.metadata()?.len();
-        let bytes = stamp.as_ref().and_then(|stamp| bytes_in(stamp, size));
+        let mut stamp = Stamp::read(path)?.filter(|now| *now == stamp);
+        let bytes = match &mut stamp {
+            Some(stamp) => bytes_in(stamp, &file)?,
+            None => None,
+        };
         Ok(bytes.filter(|&bytes| bytes > 0).map(|bytes| Self {
             path: path.to_owned(),
             file: Some(file),
@@ -267,16 +269,26 @@ impl Drop for Part {
     }
 }
 
-/// How many bytes of what it is of are in a part of this size; `None` if that cannot be.
-fn bytes_in(stamp: &Stamp, size: u64) -> Option<u64> {
-    let fits = stamp.length.is_none_or(|all| size <= all);
-    if stamp.spans.is_empty() {
-        return fits.then_some(size);
+/// How many bytes of what it is of are in a part; `None` if that is not of it.
+fn bytes_in(stamp: &mut Stamp, file: &File) -> io::Result<Option<u64>> {
+    let size = file.metadata()?.len();
+    if stamp.length.is_some_and(|all| size > all) {
+        return Ok(None);
     }
-    let mut spans = stamp.spans.iter();
-    let are_there = spans.all(|span| span.done == 0 || span.start + span.done <= size);
-    let bytes = stamp.spans.iter().map(|span| span.done).sum();
-    (fits && are_there).then_some(bytes)
+    if stamp.spans.is_empty() {
+        return Ok(Some(size));
+    }
+    let is_beyond = |span: &Span| span.done > 0 && span.start + span.done > size;
+    if stamp.spans.iter().any(is_beyond) {
+        return Ok(None);
+    }
+    // A power cut may leave the note and not the bytes. The size of other parts tells what is on
+    // the disk; of these, that there is no hole in it.
+    for span in stamp.spans.iter_mut().filter(|span| span.done > 0) {
+        let hole = open::hole(file, span.start)?;
+        span.done = span.done.min(hole - span.start);
+    }
+    Ok(Some(stamp.spans.iter().map(|span| span.done).sum()))
 }
 
 /// So many bytes from the start.
