@@ -211,7 +211,8 @@ impl Request {
     /// counts for each), from where it broke off. A server that sends something else after all, or
     /// another version of the file, is asked for the whole, in one piece.
     ///
-    /// What has come survives the process, as that of other files does, and the next run goes on
+    /// Two file handles are open for each file in pieces until all of these are there. What has come
+    /// survives the process, as that of other files does, and the next run goes on
     /// with the pieces that were missing, whatever its request says about segments. The bytes do
     /// not come in their order: an [expected digest](Self::expect_digest) is computed from the
     /// file once they are all there, which reads it once more.

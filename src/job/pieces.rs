@@ -98,13 +98,19 @@ impl Piece {
         let mut told = self.file.told.lock();
         told.timings += progress.timings;
         told.retries += progress.attempts.saturating_sub(1);
-        match (end, &told.why) {
-            (End::Whole | End::Stopped, _) | (_, Some(Why::Failed(..))) => return,
-            (End::Useless, Some(Why::Useless)) => return,
-            (End::Useless, None) => told.why = Some(Why::Useless),
-            (End::Failed(fault), _) => told.why = Some(Why::Failed(fault, progress.redirects)),
+        // By reference: a fault that is not kept is dropped once the lock is open.
+        let is_kept = match (&end, &told.why) {
+            (End::Whole | End::Stopped, _) | (_, Some(Why::Failed(..))) => false,
+            (End::Useless, why) => why.is_none(),
+            (End::Failed(_), _) => true,
+        };
+        if is_kept {
+            told.why = Some(match end {
+                End::Failed(fault) => Why::Failed(fault, progress.redirects),
+                _ => Why::Useless,
+            });
+            self.file.are_stopped.store(true, Ordering::Release);
         }
-        self.file.are_stopped.store(true, Ordering::Release);
     }
 }
 
