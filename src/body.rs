@@ -31,6 +31,8 @@ pub struct Body<'a> {
     reader: &'a mut dyn Read,
     limit: u64,
     taken: u64,
+    /// Its length, where the response is a part, and the sink that asked for it makes it whole.
+    whole: Option<u64>,
     /// Until the end.
     check: Option<Check>,
 }
@@ -50,8 +52,18 @@ impl<'a> Body<'a> {
             reader,
             limit,
             taken: kept,
+            whole: None,
             check,
         }
+    }
+
+    /// It is of this length, be the response only its first part.
+    pub(crate) fn of_length(self, whole: Option<u64>) -> Self {
+        Self { whole, ..self }
+    }
+
+    pub(crate) fn is_first_part(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// The URL that answered, after redirects, without user name and password. It may have other
@@ -82,7 +94,7 @@ impl<'a> Body<'a> {
     /// The body's length in bytes, if the response tells it.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
-        self.head.content_length()
+        self.whole.or_else(|| self.head.content_length())
     }
 
     /// Which job it is, and how it went so far.
@@ -124,12 +136,19 @@ impl<'a> Body<'a> {
         self.check.as_mut()
     }
 
-    fn too_large(&self) -> Fault {
-        Fault::new(
-            ErrorKind::TooLarge,
-            format!("the body is larger than the limit of {} bytes", self.limit),
-        )
+    /// Its digest is computed once the other parts are there.
+    pub(crate) fn check_later(&mut self) {
+        self.check = None;
     }
+
+    fn too_large(&self) -> Fault {
+        too_large(self.limit)
+    }
+}
+
+pub(crate) fn too_large(limit: u64) -> Fault {
+    let detail = format!("the body is larger than the limit of {limit} bytes");
+    Fault::new(ErrorKind::TooLarge, detail)
 }
 
 impl Read for Body<'_> {

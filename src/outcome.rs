@@ -30,6 +30,8 @@ pub struct Report {
 #[derive(Clone, Default)]
 pub(crate) struct Progress {
     pub(crate) attempts: u32,
+    /// Of its pieces, besides the first of each. They do not count when it is tried again.
+    pub(crate) retries_of_pieces: u32,
     /// The last of them is under way.
     pub(crate) is_in_attempt: bool,
     /// How often there was no file handle for it.
@@ -65,10 +67,12 @@ impl Report {
         self.index
     }
 
-    /// How often it was tried: 0 if it never got a turn.
+    /// How often it was tried: 0 if it never got a turn. Of a file that came in pieces, each new try
+    /// of a piece counts.
     #[must_use]
     pub fn attempts(&self) -> u32 {
-        self.progress.attempts
+        let progress = &self.progress;
+        progress.attempts.saturating_add(progress.retries_of_pieces)
     }
 
     /// Where the time went.
@@ -109,7 +113,9 @@ impl Report {
 
     /// How many of the body's bytes were there already, from an attempt or a run before, when the
     /// rest was asked for; the last time, if that was done several times. `None` where all came in
-    /// one piece.
+    /// one piece. Of a file that comes in pieces side by side
+    /// ([`Request::segments`](crate::Request::segments)): how many there were of all of them
+    /// together, when it was begun with these.
     #[must_use]
     pub fn resumed_from(&self) -> Option<u64> {
         self.progress.resumed_from
@@ -119,6 +125,13 @@ impl Report {
     pub(crate) fn mirror(&self) -> Option<&Url> {
         let turned = self.progress.mirrors.checked_sub(1)?;
         self.request.mirrors().nth(turned)
+    }
+
+    /// Back to where the way begins.
+    pub(crate) fn start_over(&mut self) {
+        let mirror = self.mirror().cloned();
+        self.progress.redirects.clear();
+        self.progress.redirects.extend(mirror);
     }
 
     pub(crate) fn mirrors_left(&self) -> usize {
@@ -154,14 +167,14 @@ impl fmt::Debug for Report {
         f.debug_struct("Report")
             .field("request", &self.request)
             .field("index", &self.index)
-            .field("attempts", &self.progress.attempts)
+            .field("attempts", &self.attempts())
             .field("timings", &self.progress.timings)
             .field("redirects", &redirects)
             .finish()
     }
 }
 
-/// How long a job spent in which phase, summed over its hops and attempts.
+/// How long a job spent in which phase, summed over its hops, attempts and pieces.
 ///
 /// Phases of a connection that was there already are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,6 +207,25 @@ impl std::ops::AddAssign<Duration> for Nanos {
 impl From<Nanos> for Duration {
     fn from(nanos: Nanos) -> Self {
         Self::from_nanos(nanos.0)
+    }
+}
+
+impl std::ops::AddAssign for Timings {
+    fn add_assign(&mut self, more: Self) {
+        let Self {
+            queued,
+            resolve,
+            connect,
+            tls,
+            first_byte,
+            body,
+        } = more;
+        self.queued += queued.into();
+        self.resolve += resolve.into();
+        self.connect += connect.into();
+        self.tls += tls.into();
+        self.first_byte += first_byte.into();
+        self.body += body.into();
     }
 }
 
@@ -378,7 +410,8 @@ impl Saved {
         self.report.shown(self.url())
     }
 
-    /// The response's status: 200 as a rule, 206 where only the rest was fetched, 304 where there
+    /// The response's status: 200 as a rule, 206 where only the rest was fetched or where it came in
+    /// pieces, 304 where there
     /// was nothing to fetch. `None` where no server was asked.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {

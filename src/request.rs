@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,8 @@ struct Extras {
     length: Option<u64>,
     digests: Vec<Digest>,
     mirrors: Vec<Request>,
+    /// `None` is one.
+    segments: Option<NonZeroUsize>,
     tag: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -222,6 +225,35 @@ impl Request {
         self
     }
 
+    /// Has a large file come in up to so many pieces side by side, where it is saved. The default
+    /// is 1, and elsewhere than in [`save_all`](crate::Downloader::save_all) this does nothing.
+    ///
+    /// It helps where one connection does not fill the line: where the way to the server is long,
+    /// or the server slows each connection down. It is off by default because it is a larger share
+    /// of the server than others get: each piece takes a token of its host's budget, and of this
+    /// request's others, as a request of its own would, so no more of them run at once than those
+    /// allow, and other files wait meanwhile. Many files at once fill a line just as well.
+    ///
+    /// The first MiB is asked for by itself. If the answer shows that the server can send parts
+    /// (a `206` with a strong `ETag` and the length of the whole), and the file is larger, what is
+    /// left is divided into pieces of 4 MiB or more, 64 at most. Each is asked for under the same
+    /// tag, is written in its place, and is tried again by itself ([`RetryPolicy`]
+    /// counts for each), from where it broke off. A server that sends something else after all, or
+    /// another version of the file, is asked for the whole, in one piece.
+    ///
+    /// Two file handles are open for each file in pieces until all of these are there. What has come
+    /// survives the process, as that of other files does, and the next run goes on
+    /// with the pieces that were missing, whatever its request says about segments. The bytes do
+    /// not come in their order: an [expected digest](Self::expect_digest) is computed from the
+    /// file once they are all there, which reads it once more.
+    ///
+    /// [`RetryPolicy`]: crate::RetryPolicy
+    #[must_use]
+    pub fn segments(mut self, pieces: NonZeroUsize) -> Self {
+        self.extras().segments = Some(pieces);
+        self
+    }
+
     /// Attaches something of the caller's, which comes back with the outcome, be it a success or
     /// an error, by way of [`Report::request`](crate::Report::request).
     ///
@@ -304,6 +336,11 @@ impl Request {
 
     pub(crate) fn its_digests(&self) -> &[Digest] {
         self.extras.as_ref().map_or(&[], |extras| &extras.digests)
+    }
+
+    pub(crate) fn its_segments(&self) -> usize {
+        let segments = self.extras.as_ref().and_then(|extras| extras.segments);
+        segments.map_or(1, NonZeroUsize::get)
     }
 
     pub(crate) fn checked_url(&self) -> Result<&Url, Fault> {

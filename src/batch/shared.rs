@@ -12,12 +12,12 @@ use crate::digest::Check;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::http::Response;
-use crate::job::{Answer, Course, Job, panicked, read_body};
+use crate::job::{Answer, Course, Finished, Job, panicked, read_body};
 use crate::outcome::{Head, Report};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Feed, Turn};
-use crate::sink::{Kept, Sink, Stock};
+use crate::sink::{Begun, Kept, Sink, Stock};
 
 /// The part of a batch that its jobs share.
 pub(super) struct Shared<S: Sink> {
@@ -65,9 +65,10 @@ impl<S: Sink> Shared<S> {
             kept,
             report,
             |reader, head, report| {
-                let check = self.check(report, head, kept.bytes);
+                let check = self.check(report, head, kept.length.is_some());
                 let body = Body::new(head, report, reader, self.sink.limit(), kept.bytes, check);
-                self.sink.receive(body, stock)
+                let whole = kept.length.filter(|_| kept.bytes == 0);
+                self.sink.receive(body.of_length(whole), stock)
             },
         );
         // What there is now is of this response.
@@ -75,8 +76,33 @@ impl<S: Sink> Shared<S> {
         (Some(head), part)
     }
 
-    fn check(&self, report: &Report, head: &Head, kept: u64) -> Option<Check> {
-        Check::of(&report.request, head, kept, self.rules.believes_digests)
+    /// The first part of a body of this length. Where it is cut, that is an attempt that failed: the
+    /// rest is not for this connection to bring.
+    fn begin(
+        &self,
+        turn: &Turn<'_, Job>,
+        response: Response,
+        length: u64,
+        report: &mut Report,
+    ) -> (Head, Result<Begun<S::Part>, Fault>) {
+        let kept = Kept::default();
+        read_body(
+            self,
+            turn,
+            response,
+            kept,
+            report,
+            |reader, head, report| {
+                let check = self.check(report, head, true);
+                let body = Body::new(head, report, reader, self.sink.limit(), 0, check);
+                self.sink.begin(body.of_length(Some(length)))
+            },
+        )
+    }
+
+    fn check(&self, report: &Report, head: &Head, is_completed: bool) -> Option<Check> {
+        let believes = self.rules.believes_digests;
+        Check::of(&report.request, head, is_completed, believes)
     }
 }
 
@@ -114,18 +140,28 @@ impl<S: Sink> Course for Shared<S> {
         turn: &mut Turn<'_, Job>,
         answer: Answer,
         mut report: Report,
-    ) -> Result<(), Box<(Report, Fault)>> {
+    ) -> Result<Finished, Box<(Report, Fault)>> {
         let start = Instant::now();
         let (head, part) = match answer {
+            Answer::First(response, length) => {
+                match self.begin(turn, response, length, &mut report) {
+                    (head, Ok(Begun::First(divided))) => {
+                        report.progress.timings.body += start.elapsed();
+                        return Ok(Finished::Divided(Box::new((*divided, head, report))));
+                    }
+                    (head, Ok(Begun::All(part))) => (Some(head), Ok(part)),
+                    (head, Err(fault)) => (Some(head), Err(fault)),
+                }
+            }
             Answer::Body(response, stock, kept) => {
                 self.receive(turn, response, stock, kept, &mut report)
             }
             Answer::Here(head, stock) => {
-                report.progress.resumed_from = stock.begun();
-                let kept = stock.begun().unwrap_or(0);
+                let had = stock.begun();
+                report.progress.resumed_from = had.filter(|&had| had > 0);
                 let check = head
                     .as_ref()
-                    .and_then(|head| self.check(&report, head, kept));
+                    .and_then(|head| self.check(&report, head, had.is_some()));
                 let settle = || self.sink.settle(stock, head.as_ref(), &report, check);
                 let part = catch_unwind(AssertUnwindSafe(settle));
                 (head, part.unwrap_or_else(|panic| Err(panicked(panic))))
@@ -143,7 +179,7 @@ impl<S: Sink> Course for Shared<S> {
         let item = catch_unwind(AssertUnwindSafe(|| S::item(part, head, report)))
             .map_err(|panic| Error::bare(panicked(panic), None));
         self.deliver(index, true, item);
-        Ok(())
+        Ok(Finished::Delivered)
     }
 
     fn fail(&self, report: Report, fault: Fault, has_run: bool) {

@@ -16,12 +16,18 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// `None` where nothing is expected. `believes`: what the server says of the digest counts, too.
-    pub(crate) fn of(request: &Request, head: &Head, kept: u64, believes: bool) -> Option<Self> {
+    /// `None` where nothing is expected. `is_completed`: the sink makes a whole of it, be it a part.
+    /// `believes`: what the server says of the digest counts, too.
+    pub(crate) fn of(
+        request: &Request,
+        head: &Head,
+        is_completed: bool,
+        believes: bool,
+    ) -> Option<Self> {
         // An error's page is the caller's affair, if he wants it at all. What says that all is here
         // already has none.
-        let is_body = head.status.is_success() || kept > 0;
-        let is_whole = head.status != StatusCode::PARTIAL_CONTENT || kept > 0;
+        let is_body = head.status.is_success() || is_completed;
+        let is_whole = head.status != StatusCode::PARTIAL_CONTENT || is_completed;
         let mut digests: Vec<_> = request.its_digests().to_vec();
         if believes && is_whole {
             digests.extend(of_response(head.status, &head.headers));
@@ -42,6 +48,11 @@ impl Check {
             hasher: Hasher::new(digests.iter().map(Digest::algorithm)),
             digests,
         }
+    }
+
+    /// Of a whole whose length is known, and no more: whether that is what the request expects.
+    pub(crate) fn length_of(request: &Request, length: u64) -> Result<(), Fault> {
+        Self::new(request.its_length(), Vec::new()).length(length)
     }
 
     /// It has digests to compute.

@@ -43,7 +43,7 @@ pub(crate) use host::Host;
 use host::Lease;
 use pace::Pace;
 use redirect::Chain;
-pub(crate) use rest::{Beginning, strong_validator};
+pub(crate) use rest::{Beginning, Stretch, ask_for_first, length_with_first, strong_validator};
 
 /// How requests are made, whatever the host.
 pub(crate) struct Settings {

@@ -25,19 +25,7 @@ impl Beginning<'_> {
 
     /// The length of the whole, if this is its rest, up to the end.
     pub(crate) fn length_with(&self, rest: &Head) -> Option<u64> {
-        let headers = &rest.headers;
-        if rest.status != StatusCode::PARTIAL_CONTENT
-            || headers.get(ETAG) != Some(self.etag)
-            || headers.get(CONTENT_ENCODING) != self.coding
-            || is_multipart(headers)
-        {
-            return None;
-        }
-        let ContentRange::Part { start, end, total } =
-            ContentRange::parse(headers.get(CONTENT_RANGE)?)?
-        else {
-            return None;
-        };
+        let (start, end, total) = part_of(self.etag, self.coding, rest)?;
         // Where nobody knows it, a part may be all there is or not.
         let length = total.or(self.length)?;
         let fits = start == self.bytes && end + 1 == length;
@@ -56,6 +44,76 @@ impl Beginning<'_> {
             && said == Some(ContentRange::Unsatisfied { total: self.bytes })
             && self.length.is_none_or(|length| length == self.bytes)
             && headers.get(ETAG).is_none_or(|etag| etag == self.etag)
+    }
+}
+
+/// A stretch of a body, and what that has to be of.
+pub(crate) struct Stretch<'a> {
+    pub(crate) start: u64,
+    /// The first byte behind it.
+    pub(crate) end: u64,
+    pub(crate) etag: &'a HeaderValue,
+    /// Of the whole.
+    pub(crate) length: u64,
+}
+
+impl Stretch<'_> {
+    /// Asks for it, or for the whole if that has changed.
+    pub(crate) fn ask(&self, headers: &mut HeaderMap) {
+        insert_range(headers, self.start, self.end);
+        headers.insert(IF_RANGE, self.etag.clone());
+    }
+
+    /// Whether this is just that.
+    pub(crate) fn is_in(&self, head: &Head) -> bool {
+        let is_long = |length| length == self.end - self.start;
+        part_of(self.etag, None, head) == Some((self.start, self.end - 1, Some(self.length)))
+            && head.content_length().is_none_or(is_long)
+    }
+}
+
+/// Asks for no more than so many bytes from the start.
+pub(crate) fn ask_for_first(bytes: u64, headers: &mut HeaderMap) {
+    insert_range(headers, 0, bytes);
+}
+
+/// The length of the whole, if these are so many bytes of it from the start, or all where it has
+/// fewer, and if they say what the rest would have to be of.
+pub(crate) fn length_with_first(bytes: u64, head: &Head) -> Option<u64> {
+    let etag = strong_validator(&head.headers)?;
+    let (_, _, length) = part_of(etag, None, head)?;
+    let first = Stretch {
+        start: 0,
+        end: length?.min(bytes),
+        etag,
+        length: length?,
+    };
+    first.is_in(head).then_some(first.length)
+}
+
+fn insert_range(headers: &mut HeaderMap, start: u64, end: u64) {
+    let range = format!("bytes={start}-{}", end - 1);
+    headers.insert(RANGE, HeaderValue::try_from(range).expect("visible ASCII"));
+}
+
+/// The first and the last byte, and the length of the whole if it is told, of a part of what goes
+/// by this tag.
+fn part_of(
+    etag: &HeaderValue,
+    coding: Option<&HeaderValue>,
+    head: &Head,
+) -> Option<(u64, u64, Option<u64>)> {
+    let headers = &head.headers;
+    if head.status != StatusCode::PARTIAL_CONTENT
+        || headers.get(ETAG) != Some(etag)
+        || headers.get(CONTENT_ENCODING) != coding
+        || is_multipart(headers)
+    {
+        return None;
+    }
+    match ContentRange::parse(headers.get(CONTENT_RANGE)?)? {
+        ContentRange::Part { start, end, total } => Some((start, end, total)),
+        ContentRange::Unsatisfied { .. } => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::running::{Running, deadline, unreachable_host};
-use super::{Job, panicked};
+use super::{End, Job, panicked};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
 use crate::retry::{Attempt, Failure, Next};
@@ -42,6 +42,9 @@ impl Running {
 
     /// An attempt failed: there is another, or that is the outcome.
     pub(super) fn fail(self, turn: &mut Turn<'_, Job>, fault: Fault) {
+        if self.is_stopped() {
+            return self.end_piece(turn, End::Stopped);
+        }
         let now = Instant::now();
         let mut fault = self.meaning_of(fault);
         if fault.is_out_of_handles() {
@@ -92,11 +95,12 @@ impl Running {
     }
 
     /// Nothing more is to be had here.
-    fn turn_to_mirror(mut self, turn: &mut Turn<'_, Job>, fault: Fault) {
+    pub(super) fn turn_to_mirror(mut self, turn: &mut Turn<'_, Job>, fault: Fault) {
         use ErrorKind::{Cancelled, InvalidUrl, Io, Panicked};
         let is_ours = matches!(fault.kind, Cancelled | InvalidUrl | Io | Panicked);
         let is_over = deadline(&*self.course, &self.report).is_some_and(|end| end.has_passed());
-        if is_ours || is_over || self.report.mirrors_left() == 0 {
+        // A piece cannot: its file does, once all pieces have ended.
+        if is_ours || is_over || self.piece.is_some() || self.report.mirrors_left() == 0 {
             return self.end(turn, fault);
         }
         log::debug!("{}: turning to a mirror: {fault}", self.report.shown_url());
@@ -109,11 +113,8 @@ impl Running {
 
     /// Another attempt, from where the way begins.
     fn begin_again(mut self, turn: &mut Turn<'_, Job>, at: Option<Instant>) {
-        let mirror = self.report.mirror().cloned();
-        let progress = &mut self.report.progress;
-        progress.is_in_attempt = false;
-        progress.redirects.clear();
-        progress.redirects.extend(mirror);
+        self.report.progress.is_in_attempt = false;
+        self.report.start_over();
         let host = Key::host(self.url());
         turn.again(self.wait_for(host), at);
     }

@@ -1,6 +1,7 @@
 //! A job: one request's way through its attempts and their hops, to its sink.
 
 mod again;
+mod pieces;
 mod resume;
 mod running;
 
@@ -16,8 +17,9 @@ use crate::outcome::{Head, Progress, Report};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
-use crate::sink::{Kept, Stock};
+use crate::sink::{Divided, Kept, Stock};
 use again::RAISE_LIMIT;
+use pieces::{End, Piece};
 pub(crate) use resume::read_body;
 use running::Running;
 
@@ -44,25 +46,33 @@ pub(crate) trait Course: Send + Sync {
     fn stock(&self, report: &Report) -> Result<Stock, Fault>;
 
     /// Gives the body to the sink, the tokens back, and the outcome to the consumer. Where that
-    /// fails, none of these but the first.
+    /// fails, none of these but the first; and so where the rest of the body is yet to come.
     fn finish(
         &self,
         turn: &mut Turn<'_, Job>,
         answer: Answer,
         report: Report,
-    ) -> Result<(), Box<(Report, Fault)>>;
+    ) -> Result<Finished, Box<(Report, Fault)>>;
 
     /// `has_run`: the outcome holds a token of the batch's unread ones.
     fn fail(&self, report: Report, fault: Fault, has_run: bool);
 }
 
 /// What the last hop came to.
-#[expect(clippy::large_enum_variant, reason = "nearly all are of the largest")]
 pub(crate) enum Answer {
     /// A body; the sink may have its beginning.
     Body(Response, Stock, Kept),
+    /// The first part of a body of this length.
+    First(Response, u64),
     /// What the sink has is all, as the response says if there is one.
     Here(Option<Head>, Stock),
+}
+
+/// What came of an answer.
+pub(crate) enum Finished {
+    Delivered,
+    /// The first part of the body is in its place, and the others are to be asked for.
+    Divided(Box<(Divided, Head, Report)>),
 }
 
 /// Small while it waits for its first turn, as a hundred thousand may.
@@ -77,7 +87,13 @@ pub(crate) struct Job {
     /// Since when it waits for its turn.
     since: Instant,
     /// How it went so far, if it has had a turn.
-    begun: Option<Box<Progress>>,
+    begun: Option<Box<Begun>>,
+}
+
+struct Begun {
+    progress: Progress,
+    /// It is of a file that comes in several.
+    piece: Option<Piece>,
 }
 
 impl Job {
@@ -112,7 +128,7 @@ impl Job {
 
     fn deadline(&self) -> Option<Deadline> {
         match &self.begun {
-            Some(begun) => begun.deadline,
+            Some(begun) => begun.progress.deadline,
             None => {
                 let limit = self.request.its_timeout();
                 let limit = limit.or_else(|| self.course.rules().timeout);
@@ -139,7 +155,7 @@ impl Job {
         match (deadline, self.course.rules().queue_timeout) {
             (Some(deadline), _) if deadline.has_passed() => {
                 let fault = deadline.fault(doing);
-                match self.begun.as_ref().is_some_and(|begun| begun.starved > 0) {
+                match self.has_starved() {
                     true => fault.and(format_args!("there were no file handles: {RAISE_LIMIT}")),
                     false => fault,
                 }
@@ -153,10 +169,18 @@ impl Job {
         }
     }
 
+    fn has_starved(&self) -> bool {
+        let begun = self.begun.as_ref();
+        begun.is_some_and(|begun| begun.progress.starved > 0)
+    }
+
     /// What has waited until now goes on.
     fn wake(self) -> Running {
         let deadline = self.deadline();
-        let mut progress = self.begun.map_or_else(Progress::default, |begun| *begun);
+        let (mut progress, piece) = match self.begun {
+            Some(begun) => (begun.progress, begun.piece),
+            None => (Progress::default(), None),
+        };
         progress.namesakes = self.namesakes;
         progress.timings.queued += self.since.elapsed();
         progress.deadline = deadline;
@@ -169,6 +193,7 @@ impl Job {
                 progress,
                 secrets,
             },
+            piece,
         }
     }
 }
@@ -210,8 +235,7 @@ impl Work for Job {
                 "the system gives no thread to download with; raise the limit on processes",
             ),
         };
-        let Running { course, report } = self.wake();
-        course.fail(report, fault, false);
+        self.wake().end_without_turn(fault);
     }
 }
 

@@ -30,7 +30,6 @@ pub(crate) fn read_body<T>(
         report,
         head: &head,
         reader: Some(body),
-        kept: kept.bytes,
         length: kept.length,
         taken: kept.bytes,
         made: 0,
@@ -63,8 +62,6 @@ struct Resuming<'a> {
     head: &'a Head,
     /// `None` while the rest is asked for: its connection goes first.
     reader: Option<Reader>,
-    /// So much the sink had before.
-    kept: u64,
     /// The length of the whole, once a part has told it.
     length: Option<u64>,
     /// What the sink had and has been given.
@@ -87,7 +84,7 @@ impl Resuming<'_> {
     /// What the rest has to belong to, if there is something certain.
     fn beginning(&self) -> Option<Beginning<'_>> {
         // The whole was asked for, or its rest by the sink: else its parts are the caller's affair.
-        if self.head.status != StatusCode::OK && self.kept == 0 {
+        if self.head.status != StatusCode::OK && self.length.is_none() {
             return None;
         }
         let headers = &self.head.headers;

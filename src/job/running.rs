@@ -7,20 +7,24 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
-use super::{Answer, Course, Job, panicked};
+use super::{Answer, Begun, Course, End, Finished, Job, Piece, panicked};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
 use crate::http::{Ask, Response, redirect};
 use crate::outcome::{Head, Report};
 use crate::retry::{self, retry_after};
 use crate::schedule::{Key, Turn};
-use crate::sink::{Came, Kept, Stock};
+use crate::sink::{Came, Divided, Kept, Stock};
 
 /// What a hop came to.
 #[expect(clippy::large_enum_variant, reason = "nearly all are of the largest")]
-enum Hop {
+pub(super) enum Hop {
     Answer(Answer),
     Redirect(Url),
+    /// What the sink has is some pieces, and the others are to be asked for.
+    Divide(Box<Divided>),
+    /// Of a piece, which has ended.
+    Piece(End),
     /// What the sink has is of no use: the same once more, without a word of it.
     Afresh,
     /// The host cannot be reached, and is left alone for as long.
@@ -31,10 +35,14 @@ enum Hop {
 pub(super) struct Running {
     pub(super) course: Arc<dyn Course>,
     pub(super) report: Report,
+    pub(super) piece: Option<Piece>,
 }
 
 impl Running {
     pub(super) fn run(mut self, turn: &mut Turn<'_, Job>) {
+        if self.is_stopped() {
+            return self.end_piece(turn, End::Stopped);
+        }
         let progress = &mut self.report.progress;
         progress.attempts += u32::from(!progress.is_in_attempt);
         progress.is_in_attempt = true;
@@ -42,13 +50,9 @@ impl Running {
         let hop = catch_unwind(AssertUnwindSafe(|| self.hop(turn)));
         let hop = hop.unwrap_or_else(|panic| Err(panicked(panic)));
         match hop {
-            Ok(Hop::Answer(answer)) => {
-                let Self { course, report } = self;
-                if let Err(failed) = course.finish(turn, answer, report) {
-                    let (report, fault) = *failed;
-                    Self { course, report }.fail(turn, fault);
-                }
-            }
+            Ok(Hop::Answer(answer)) => self.finish(turn, answer),
+            Ok(Hop::Divide(divided)) => self.divide(turn, *divided, None),
+            Ok(Hop::Piece(end)) => self.end_piece(turn, end),
             Ok(Hop::Redirect(target)) => {
                 let host = Key::host(&target);
                 self.report.progress.redirects.push(target);
@@ -64,9 +68,50 @@ impl Running {
         }
     }
 
+    pub(super) fn finish(self, turn: &mut Turn<'_, Job>, answer: Answer) {
+        let course = self.course;
+        let with = |course, report| Self {
+            course,
+            report,
+            piece: None,
+        };
+        match course.finish(turn, answer, self.report) {
+            Ok(Finished::Delivered) => {}
+            Ok(Finished::Divided(divided)) => {
+                let (divided, head, report) = *divided;
+                with(course, report).divide(turn, divided, Some(head));
+            }
+            Err(failed) => {
+                let (report, fault) = *failed;
+                with(course, report).fail(turn, fault);
+            }
+        }
+    }
+
+    /// For good. If it is a piece, that is what its file comes to.
     pub(super) fn end(self, turn: &mut Turn<'_, Job>, fault: Fault) {
+        if self.piece.is_some() {
+            return self.end_piece(turn, End::Failed(fault));
+        }
         turn.finish();
         self.course.fail(self.report, fault, true);
+    }
+
+    /// The same, of one whose turn does not come.
+    pub(super) fn end_without_turn(mut self, fault: Fault) {
+        let Some(piece) = self.piece.take() else {
+            return self.course.fail(self.report, fault, false);
+        };
+        let progress = std::mem::take(&mut self.report.progress);
+        if let Some(last) = piece.end(progress, End::Failed(fault)) {
+            let (progress, fault) = last.failed();
+            self.report.progress = progress;
+            self.course.fail(self.report, fault, false);
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.piece.as_ref().is_some_and(Piece::is_stopped)
     }
 
     fn chain(&self) -> redirect::Chain<'_> {
@@ -94,7 +139,10 @@ impl Running {
             index,
             host,
             since: Instant::now(),
-            begun: Some(Box::new(progress)),
+            begun: Some(Box::new(Begun {
+                progress,
+                piece: self.piece,
+            })),
         }
     }
 
@@ -114,14 +162,33 @@ impl Running {
                 false => Err(unreachable_host(pause)),
             };
         }
-        let stock = self.course.stock(&self.report)?;
-        if stock.is_settled() {
-            return Ok(Hop::Answer(Answer::Here(None, stock)));
+        match self.piece.clone() {
+            None => self.fetch(turn),
+            Some(piece) => self.fetch_piece(turn, &piece),
         }
+    }
+
+    fn fetch(&mut self, turn: &Turn<'_, Job>) -> Result<Hop, Fault> {
+        let stock = match self.course.stock(&self.report)? {
+            Stock::Divided(divided) => return Ok(Hop::Divide(divided)),
+            stock if stock.is_settled() => return Ok(Hop::Answer(Answer::Here(None, stock))),
+            stock => stock,
+        };
         let mut headers = sent_headers(&self.report);
         let asked = Asked::by(&headers);
         stock.ask(&mut headers);
-        let ask = ask(&*self.course, turn, &self.report, &headers);
+        let response = self.get(turn, &headers)?;
+        self.judge(response, asked, stock)
+    }
+
+    pub(super) fn get(
+        &mut self,
+        turn: &Turn<'_, Job>,
+        headers: &HeaderMap,
+    ) -> Result<Response, Fault> {
+        let rules = self.course.rules();
+        let host = turn.resident().get_or_init(Arc::default);
+        let ask = ask(&*self.course, turn, &self.report, headers);
         let mut timings = self.report.progress.timings;
         let begun = Instant::now();
         let response = rules.client.get(host, &ask, &mut timings);
@@ -129,22 +196,35 @@ impl Running {
             host.note(&rules.breaker, reached);
         }
         self.report.progress.timings = timings;
-        self.judge(response?, asked, stock)
+        response
+    }
+
+    pub(super) fn redirect(&self, response: &mut Response) -> Result<Option<Url>, Fault> {
+        let client = &self.course.rules().client;
+        let target = client.redirect(&response.head, self.chain());
+        if !matches!(target, Ok(None)) {
+            response.body.drain();
+        }
+        target
+    }
+
+    /// Where a status that is an error makes one of the job.
+    pub(super) fn refusal(&self, response: &mut Response) -> Option<Fault> {
+        let fault = refusal(&response.head).filter(|_| self.course.rules().status_is_error);
+        if fault.is_some() {
+            response.body.drain();
+        }
+        fault
     }
 
     fn judge(&self, mut response: Response, asked: Asked, stock: Stock) -> Result<Hop, Fault> {
-        let client = &self.course.rules().client;
-        let target = client.redirect(&response.head, self.chain());
-        match target {
-            Ok(None) => {}
-            other => {
-                response.body.drain();
-                return other.map(|target| Hop::Redirect(target.expect("not none")));
-            }
+        if let Some(target) = self.redirect(&mut response)? {
+            return Ok(Hop::Redirect(target));
         }
         let kept = match stock.judge(&response.head) {
             Came::Whole => Kept::default(),
             Came::Rest(kept) => kept,
+            Came::First(length) => return Ok(Hop::Answer(Answer::First(response, length))),
             Came::NothingNew => {
                 response.body.drain();
                 return Ok(Hop::Answer(Answer::Here(Some(response.head), stock)));
@@ -155,16 +235,13 @@ impl Running {
             }
         };
         let status = response.head.status;
-        let is_rest = kept.bytes > 0;
+        let is_rest = kept.length.is_some();
         if status == StatusCode::SWITCHING_PROTOCOLS || !is_rest && asked.not_for(status) {
             let detail = format!("the server answered {status}, which nobody asked for");
             return Err(Fault::new(ErrorKind::Protocol, detail));
         }
-        if self.course.rules().status_is_error {
-            if let Some(fault) = refusal(&response.head) {
-                response.body.drain();
-                return Err(fault);
-            }
+        if let Some(fault) = self.refusal(&mut response) {
+            return Err(fault);
         }
         Ok(Hop::Answer(Answer::Body(response, stock, kept)))
     }

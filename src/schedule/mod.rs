@@ -53,8 +53,8 @@ pub(crate) trait Work: Send + Sized + 'static {
     /// If its turn has not come by then, it ends: [`Ended::Late`].
     fn latest_start(&self) -> Option<Instant>;
 
-    /// Runs on a worker, which holds the tokens until [`Turn::finish`] or [`Turn::again`], at
-    /// the latest until this returns.
+    /// Runs on a worker, which holds the tokens until [`Turn::finish`], [`Turn::again`] or
+    /// [`Turn::divide`], at the latest until this returns.
     fn run(self, turn: &mut Turn<'_, Self>);
 
     /// It ends without having run (again). Called under no lock, on any thread.

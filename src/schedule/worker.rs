@@ -74,8 +74,8 @@ impl Post {
     }
 }
 
-/// A job's turn on a worker. Its tokens go back with [`Turn::finish`] or [`Turn::again`], or
-/// when the job returns or panics.
+/// A job's turn on a worker. Its tokens go back with [`Turn::finish`], [`Turn::again`] or
+/// [`Turn::divide`], or when the job returns or panics.
 pub(crate) struct Turn<'w, W: Work> {
     shared: &'w Arc<Shared<W>>,
     post: &'w Arc<Post>,
@@ -140,12 +140,22 @@ impl<W: Work> Turn<'_, W> {
     /// The job goes on, on whichever worker has the next turn for it: at once if there is room
     /// in its budgets, which may be others now, or not before `at`.
     pub(crate) fn again(&mut self, work: W, at: Option<Instant>) {
+        self.go_on([work], at);
+    }
+
+    /// The job goes on as all of these, each in its turn. Or as none: then its outcome is the
+    /// affair of another that it was divided into, and it leaves no token with it.
+    pub(crate) fn divide(&mut self, works: Vec<W>) {
+        self.go_on(works, None);
+    }
+
+    fn go_on(&mut self, works: impl IntoIterator<Item = W>, at: Option<Instant>) {
         if let Now::Holds(batch, needs) = self.now {
             self.post.end();
             let held = self.held;
             self.now = Now::Next(
                 self.shared
-                    .next(|state| state.again(batch, needs, held, work, at)),
+                    .next(|state| state.again(batch, needs, held, works, at)),
             );
         }
     }

@@ -10,7 +10,7 @@ mod stock;
 
 pub(crate) use closure::Closure;
 pub use directory::{Directory, Layout, NameFrom, OnExist};
-pub(crate) use files::Files;
+pub(crate) use files::{Divided, Files};
 pub(crate) use memory::Memory;
 pub(crate) use stock::{Came, Kept, Stock};
 
@@ -19,6 +19,14 @@ use crate::digest::Check;
 use crate::fault::Fault;
 use crate::outcome::{Head, Report};
 use crate::request::Request;
+
+/// What came of the first part of a body.
+pub(crate) enum Begun<T> {
+    /// There is no need for the rest.
+    All(T),
+    /// The rest is to come in pieces.
+    First(Box<Divided>),
+}
 
 /// Where the bodies of a batch go, and what its consumer gets for each.
 pub(crate) trait Sink: Send + Sync + 'static {
@@ -43,6 +51,11 @@ pub(crate) trait Sink: Send + Sync + 'static {
 
     /// Reads the body, on a worker that holds the host's token meanwhile.
     fn receive(&self, body: Body<'_>, stock: Stock) -> Result<Self::Part, Fault>;
+
+    /// Reads the first part of a body that is to come in pieces.
+    fn begin(&self, _: Body<'_>) -> Result<Begun<Self::Part>, Fault> {
+        unreachable!("a sink that asks for no part divides nothing")
+    }
 
     /// What it has is all, as the response says if there is one.
     fn settle(

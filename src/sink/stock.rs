@@ -3,8 +3,8 @@
 use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
 
-use super::files::{Part, Standing};
-use crate::http::Beginning;
+use super::files::{Divided, FIRST, Part, Standing};
+use crate::http::{Beginning, ask_for_first, length_with_first};
 use crate::outcome::Head;
 
 /// What a sink has before it asks.
@@ -13,8 +13,12 @@ pub(crate) enum Stock {
     Nothing,
     /// The beginning of the body, if it is still the same.
     Begun(Box<Part>),
+    /// Some of the pieces of a body, or all of them.
+    Divided(Box<Divided>),
     /// A file that may be what would come.
     Standing(Standing),
+    /// Nothing, or such a file; a large one is to come in pieces.
+    First(Option<Standing>),
     /// A file that does, whatever the server has: it is not asked.
     Settled(Standing),
 }
@@ -32,8 +36,10 @@ pub(crate) struct Kept {
 pub(crate) enum Came {
     /// What the caller asked for: the whole, as a rule.
     Whole,
-    /// What belongs behind what there is.
+    /// What belongs behind what there is; behind nothing, the whole.
     Rest(Kept),
+    /// The first part of a body of this length.
+    First(u64),
     /// The news that what there is is all.
     NothingNew,
     /// Nothing that can be put to use, but another request would bring the whole.
@@ -49,6 +55,7 @@ impl Stock {
     pub(crate) fn begun(&self) -> Option<u64> {
         match self {
             Self::Begun(part) => Some(part.beginning().bytes),
+            Self::Divided(divided) => Some(divided.had()),
             _ => None,
         }
     }
@@ -56,7 +63,8 @@ impl Stock {
     /// Has the request ask for no more than is missing.
     pub(crate) fn ask(&self, headers: &mut HeaderMap) {
         match self {
-            Self::Nothing | Self::Settled(_) => {}
+            // Each piece asks for itself.
+            Self::Nothing | Self::Settled(_) | Self::Divided(_) => {}
             Self::Begun(part) => match part.beginning() {
                 // Nothing is behind it; whether it is still the same is the question.
                 beginning if is_all(&beginning) => {
@@ -65,21 +73,46 @@ impl Stock {
                 beginning => beginning.ask_for_rest(headers),
             },
             Self::Standing(file) => file.ask(headers),
+            Self::First(file) => {
+                if let Some(file) = file {
+                    file.ask(headers);
+                }
+                ask_for_first(FIRST, headers);
+            }
         }
     }
 
     pub(crate) fn judge(&self, head: &Head) -> Came {
         match self {
-            Self::Nothing | Self::Settled(_) => Came::Whole,
+            Self::Nothing | Self::Settled(_) | Self::Divided(_) => Came::Whole,
             Self::Begun(part) => judge_rest(&part.beginning(), head),
-            Self::Standing(file) if head.status == StatusCode::NOT_MODIFIED => {
+            Self::Standing(file) | Self::First(Some(file))
+                if head.status == StatusCode::NOT_MODIFIED =>
+            {
                 match file.is_same_by(&head.headers) {
                     true => Came::NothingNew,
                     false => Came::Useless,
                 }
             }
             Self::Standing(_) => Came::Whole,
+            Self::First(_) => judge_first(head),
         }
+    }
+}
+
+fn judge_first(head: &Head) -> Came {
+    match head.status {
+        StatusCode::PARTIAL_CONTENT => match length_with_first(FIRST, head) {
+            Some(length) if length > FIRST => Came::First(length),
+            Some(length) => Came::Rest(Kept {
+                bytes: 0,
+                length: Some(length),
+            }),
+            None => Came::Useless,
+        },
+        // Of an empty one there is no part.
+        StatusCode::RANGE_NOT_SATISFIABLE => Came::Useless,
+        _ => Came::Whole,
     }
 }
 

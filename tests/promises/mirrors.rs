@@ -145,3 +145,41 @@ fn bytes_of_two_mirrors_are_never_joined() {
     // Of what came from the first nothing is left.
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1);
 }
+
+/// Its pieces are not mirrored one by one: a mirror's file may be another.
+#[test]
+fn a_file_whose_pieces_fail_is_the_mirrors_affair_as_a_whole() {
+    const SIZE: usize = 12_000_000;
+    let first = Origin::start(|incoming| match incoming.range_start() {
+        Some(0) => Reply::status(206)
+            .header("ETag", "\"v1\"")
+            .header("Content-Range", format!("bytes 0-1048575/{SIZE}"))
+            .body(vec![b'a'; 1 << 20]),
+        _ => Reply::status(404),
+    });
+    let second = Origin::start(|incoming| {
+        let (start, end): (usize, usize) = match incoming.header("range") {
+            Some(range) => {
+                let (start, end) = range["bytes=".len()..].split_once('-').unwrap();
+                (start.parse().unwrap(), end.parse().unwrap_or(SIZE - 1))
+            }
+            None => return Reply::ok(vec![b'b'; SIZE]),
+        };
+        Reply::status(206)
+            .header("ETag", "\"v2\"")
+            .header("Content-Range", format!("bytes {start}-{end}/{SIZE}"))
+            .body(vec![b'b'; end + 1 - start])
+    });
+    let directory = Directory::new("mirror-pieces");
+    let request = Request::new(first.url("/f"))
+        .segments(std::num::NonZeroUsize::new(3).unwrap())
+        .mirror(second.url("/f"));
+    let saved = once()
+        .save_all([request], &directory.0)
+        .next()
+        .unwrap()
+        .unwrap();
+    assert_eq!(fs::read(saved.path()).unwrap(), vec![b'b'; SIZE]);
+    assert_eq!(saved.url().as_str(), second.url("/f"));
+    assert!(second.log().len() > 2, "{:?}", second.targets());
+}

@@ -117,6 +117,11 @@ impl Incoming {
         range.split('-').next()?.parse().ok()
     }
 
+    /// The last byte that a `Range: bytes=N-M` asks for.
+    pub fn range_end(&self) -> Option<u64> {
+        self.header("range")?.rsplit('-').next()?.parse().ok()
+    }
+
     /// The request's body.
     pub fn body(&self) -> &[u8] {
         self.body.get().map_or(&[], Vec::as_slice)

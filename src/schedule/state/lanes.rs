@@ -260,6 +260,6 @@ impl<W: Work> State<W> {
         let Assignment {
             work, batch, needs, ..
         } = assignment;
-        self.again(batch, needs, None, work, None);
+        self.again(batch, needs, None, [work], None);
     }
 }

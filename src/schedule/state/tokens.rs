@@ -34,18 +34,21 @@ impl<W: Work> State<W> {
         self.give_back(back);
     }
 
-    /// A job gives its tokens back and goes on: now, or at a time.
+    /// A job gives its tokens back, that of its unread outcome too, and goes on as these: now, or
+    /// at a time. As a rule it is one. Where it is none, the outcome is another's to deliver.
     pub(in super::super) fn again(
         &mut self,
         batch: BatchId,
         needs: Needs,
         held: Option<Instant>,
-        work: W,
+        works: impl IntoIterator<Item = W>,
         at: Option<Instant>,
     ) {
         let back = self.hold(needs, held);
         self.give_back(back);
-        self.enter(batch, work, true, at);
+        for work in works {
+            self.enter(batch, work, true, at);
+        }
         self.feed_if_hungry(batch);
     }
 

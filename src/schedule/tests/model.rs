@@ -43,6 +43,8 @@ pub(super) struct Job {
     pub(super) keys: Vec<usize>,
     pub(super) priority: Priority,
     pub(super) is: Is,
+    /// The job that was submitted: itself, unless that has divided.
+    family: usize,
     latest: u64,
     begun: bool,
     /// When it came to where it waits.
@@ -137,16 +139,17 @@ impl Model {
     }
 
     pub(super) fn submit(&mut self, batch: usize, keys: &[usize], priority: Priority) -> usize {
+        let id = self.jobs.len();
         self.jobs.push(Job {
             batch,
             keys: keys.to_vec(),
             priority,
             is: Is::Over,
+            family: id,
             latest: NEVER,
             begun: false,
             since: 0,
         });
-        let id = self.jobs.len() - 1;
         self.enter(id, false, None);
         id
     }
@@ -227,6 +230,39 @@ impl Model {
             self.jobs[job].keys = keys;
         }
         self.enter(job, true, at);
+    }
+
+    /// It goes on as so many.
+    pub(super) fn divide(&mut self, id: usize, keys: Option<Vec<usize>>, parts: usize) -> usize {
+        self.give_back(&self.jobs[id].keys.clone());
+        let job = &mut self.jobs[id];
+        job.is = Is::Over;
+        let (batch, family, latest) = (job.batch, job.family, job.latest);
+        let (keys, priority) = (keys.unwrap_or_else(|| job.keys.clone()), job.priority);
+        self.batches[batch].unread -= 1;
+        let first = self.jobs.len();
+        for id in first..first + parts {
+            self.jobs.push(Job {
+                batch,
+                keys: keys.clone(),
+                priority,
+                is: Is::Over,
+                family,
+                latest,
+                begun: true,
+                since: 0,
+            });
+            self.enter(id, true, None);
+        }
+        first
+    }
+
+    /// Whether all that it was divided into with it have ended: then it has the outcome.
+    pub(super) fn is_last(&self, id: usize) -> bool {
+        let lives = |job: &Job| !matches!(job.is, Is::Over | Is::Ran);
+        let family = self.jobs[id].family;
+        let mut jobs = self.jobs.iter().enumerate();
+        !jobs.any(|(other, job)| other != id && job.family == family && lives(job))
     }
 
     pub(super) fn read(&mut self, job: usize) {

@@ -239,3 +239,31 @@ fn who_relied_on_an_urgent_job_that_is_late_goes_before_the_rest_of_its_lane() {
     );
     assert_eq!(run.running(), vec![2]);
 }
+
+#[test]
+fn a_batch_that_a_running_job_kept_from_growing_is_told_once_that_ends_as_none() {
+    let fills = [Step::Open { unread: 2 }, normal(0, &[0]), Step::Dispatch];
+    let divides = Step::Divide {
+        job: 0,
+        keys: None,
+        parts: 2,
+        held: None,
+    };
+    let more = Step::WantsMore { batch: 0 };
+    // Of the two that run, the first to end leaves no outcome to be read.
+    let run = after(4, &[&fills, &[divides, Step::Dispatch, more, FINISH]]);
+    assert_eq!(run.running(), [2]);
+}
+
+#[test]
+fn what_a_job_is_divided_into_goes_before_what_has_not_begun() {
+    let divides = Step::Divide {
+        job: 0,
+        keys: None,
+        parts: 3,
+        held: None,
+    };
+    let lane = [normal(0, &[0]), normal(0, &[0]), Step::Dispatch];
+    let run = after(2, &[&[OPEN], &lane, &[divides, Step::Dispatch]]);
+    assert_eq!(run.running(), [2, 3]);
+}

@@ -38,6 +38,8 @@ pub(super) enum Then {
         keys: Option<Vec<Key>>,
         at: Option<Instant>,
     },
+    /// Goes on as these jobs, each with a tag of its own. Its own outcome is not told.
+    Divide(Vec<(usize, Act)>),
 }
 
 pub(super) type Act = Box<dyn FnOnce(&mut Turn<'_, Job>) -> Then + Send>;
@@ -105,6 +107,12 @@ impl Work for Job {
                 self.keys = keys.unwrap_or(self.keys);
                 return turn.again(self, at);
             }
+            Ok(Then::Divide(acts)) => {
+                let pieces = acts.into_iter().map(|(tag, act)| self.piece(tag, act));
+                let pieces = pieces.collect();
+                self.report.outcomes = None;
+                return turn.divide(pieces);
+            }
             Err(panic) if panic.is::<Uncaught>() => resume_unwind(panic),
             Err(_) => Fate::Panicked,
         };
@@ -114,6 +122,22 @@ impl Work for Job {
 
     fn end(mut self, why: Ended) {
         self.report.send(Fate::Ended(why));
+    }
+}
+
+impl Job {
+    fn piece(&self, tag: usize, act: Act) -> Self {
+        Self {
+            keys: self.keys.clone(),
+            priority: self.priority,
+            cancelled: Arc::clone(&self.cancelled),
+            act: Some(act),
+            report: Report {
+                tag,
+                outcomes: self.report.outcomes.clone(),
+                reported: Arc::clone(&self.report.reported),
+            },
+        }
     }
 }
 

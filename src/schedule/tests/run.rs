@@ -185,8 +185,35 @@ impl Run {
                     let _ = job.resident.set(());
                 }
                 let held = self.hold(id, held);
-                self.model.finish(id);
-                self.state.finish(job.needs, held);
+                if self.model.is_last(id) {
+                    self.model.finish(id);
+                    self.state.finish(job.needs, held);
+                } else {
+                    self.model.divide(id, None, 0);
+                    self.state.again(job.batch, job.needs, held, [], None);
+                }
+                self.next();
+            }
+            Step::Divide {
+                job,
+                keys,
+                parts,
+                held,
+            } => {
+                let (id, mut job) = self.running.remove(nth(&self.running, job)?);
+                if let Some(keys) = &keys {
+                    job.work.keys = keys.iter().copied().map(key).collect();
+                }
+                let held = self.hold(id, held);
+                let keys = keys.as_deref().map(each_once);
+                let first = self.model.divide(id, keys, parts);
+                let piece = |id| Item {
+                    id,
+                    keys: job.work.keys.clone(),
+                    ..job.work
+                };
+                let pieces = (first..first + parts).map(piece);
+                self.state.again(job.batch, job.needs, held, pieces, None);
                 self.next();
             }
             Step::Again {
@@ -203,7 +230,7 @@ impl Run {
                 let at = after.map(|millis| self.model.now + millis);
                 self.model.again(id, keys.as_deref().map(each_once), at);
                 let at = at.map(|at| self.at(at));
-                self.state.again(job.batch, job.needs, held, job.work, at);
+                self.state.again(job.batch, job.needs, held, [job.work], at);
                 self.next();
             }
             Step::PutBack { job } => {

@@ -35,6 +35,12 @@ pub(super) enum Step {
         after: Option<u64>,
         held: Option<u64>,
     },
+    Divide {
+        job: Which,
+        keys: Option<Vec<usize>>,
+        parts: usize,
+        held: Option<u64>,
+    },
     PutBack {
         job: Which,
     },
@@ -79,7 +85,7 @@ pub(super) enum Step {
 /// Out of plain numbers: strategies nested per step take longer than all that is tested.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(
-        (0..52_u8, 0..1000_usize, any::<u32>()).prop_map(step),
+        (0..54_u8, 0..1000_usize, any::<u32>()).prop_map(step),
         1..300,
     )
 }
@@ -127,6 +133,13 @@ fn step((kind, which, bits): (u8, Which, u32)) -> Step {
             }
         }
         26 => Step::PutBack { job },
+        // At least into one: into none goes who is not the last, when he finishes.
+        52..54 => Step::Divide {
+            job,
+            keys: (bits >> 30 == 0).then_some(keys),
+            parts: 1 + (bits >> 20) as usize % 4,
+            held: ((bits >> 4) % 4 == 0).then_some(millis),
+        },
         27..33 => Step::Read { outcome: which },
         33..35 => Step::WantsMore { batch },
         35 if is_rare => Step::EndAt { batch, millis },

@@ -9,7 +9,7 @@ use crossbeam_channel::{bounded, unbounded};
 
 use super::super::{Ended, Feed, Ticket};
 use super::key;
-use super::rig::{Client, Fate, Job, Rig, Then, Uncaught, plug, plug_at, with_workers};
+use super::rig::{Act, Client, Fate, Job, Rig, Then, Uncaught, plug, plug_at, with_workers};
 
 /// Threads that were ever started, the clock's among them.
 fn threads(rig: &Rig) -> usize {
@@ -292,5 +292,46 @@ fn the_tokens_are_free_for_who_reads_the_outcome() {
             client.tags(1);
             assert_eq!(rig.in_use(&key(0)), 0);
         }
+    });
+}
+
+/// With one worker, one token, and room for one unread outcome.
+#[test]
+fn a_job_that_divides_leaves_all_its_tokens_to_what_it_becomes() {
+    with_workers(1, 1, |rig| {
+        let client = rig.open(1);
+        client.submit_act(0, &[key(0)], |_| {
+            let done = |tag| -> (usize, Act) { (tag, Box::new(|_| Then::Done)) };
+            let none = |tag| -> (usize, Act) { (tag, Box::new(|_| Then::Divide(vec![]))) };
+            Then::Divide(vec![none(1), none(2), done(3)])
+        });
+        assert_eq!(client.tags(1), [3]);
+        assert_eq!((client.unread(), rig.in_use(&key(0))), (0, 0));
+        client.submit(4, &[key(0)], || {});
+        assert_eq!(client.tags(1), [4]);
+    });
+}
+
+#[test]
+fn what_a_job_is_divided_into_ends_with_its_batch() {
+    with_workers(2, 1, |rig| {
+        let client = rig.open(10);
+        let (begun, begins) = bounded(0);
+        let (go, gone) = bounded::<()>(0);
+        client.submit_act(0, &[key(0)], move |_| {
+            let waits: Act = Box::new(move |_| {
+                begun.send(()).unwrap();
+                let _ = gone.recv();
+                Then::Divide(vec![])
+            });
+            Then::Divide(vec![(1, waits), (2, Box::new(|_| Then::Done))])
+        });
+        begins.recv().unwrap();
+        client.cancel();
+        assert_eq!(client.next(), (2, Fate::Ended(Ended::Cancelled)));
+        drop(go);
+        let other = rig.open(1);
+        other.submit(3, &[key(0)], || {});
+        assert_eq!(other.tags(1), [3]);
     });
 }

@@ -4,13 +4,15 @@
 //! is to stand. When it is whole and on the disk it gets its name, by a rename (`publish`) that
 //! replaces nothing unless that is wanted. What breaks off stays, with a *stamp* that says what
 //! it is of, and the next attempt, or the next run, asks for the rest. `names` sees to it that no
-//! two jobs of a batch are after one name, `standing` whether what stands there is the same.
+//! two jobs of a batch are after one name, `standing` whether what stands there is the same. A large
+//! file may come in `pieces`.
 
 mod journal;
 mod memo;
 mod names;
 mod open;
 mod part;
+mod pieces;
 mod placing;
 mod publish;
 mod stamp;
@@ -20,6 +22,7 @@ use std::error::Error as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{CONTENT_ENCODING, ETAG, LAST_MODIFIED};
@@ -32,8 +35,8 @@ use self::publish::{Parent, parent_of};
 use self::stamp::Stamp;
 use super::directory::{Directory, OnExist};
 use super::stock::has_conditions;
-use super::{Sink, Stock};
-use crate::body::Body;
+use super::{Begun, Sink, Stock};
+use crate::body::{Body, too_large};
 use crate::digest::Check;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::strong_validator;
@@ -41,6 +44,7 @@ use crate::outcome::{Head, Report, Saved};
 use crate::request::Request;
 
 pub(crate) use part::Part;
+pub(crate) use pieces::{Divided, FIRST};
 pub(crate) use standing::Standing;
 
 /// Files below one directory.
@@ -50,7 +54,7 @@ pub(crate) struct Files {
     names: Names,
     journal: Option<Journal>,
     /// Nothing more can be written.
-    is_full: AtomicBool,
+    is_full: Arc<AtomicBool>,
 }
 
 /// A file that is whole.
@@ -68,7 +72,7 @@ impl Files {
             to,
             limit,
             names: Names::default(),
-            is_full: AtomicBool::new(false),
+            is_full: Arc::default(),
         }
     }
 
@@ -161,7 +165,7 @@ impl Files {
     fn stamp(&self, body: &Body<'_>) -> Option<Stamp> {
         let length = body.content_length();
         let is_small = length.is_some_and(|length| length < part::WORTH_KEEPING);
-        if body.status() != StatusCode::OK
+        if body.status() != StatusCode::OK && !body.is_first_part()
             || is_small
             || !self.to.keep_parts
             || body.headers().contains_key(CONTENT_ENCODING)
@@ -174,6 +178,7 @@ impl Files {
             url: body.report().shown_url(),
             etag: strong_validator(body.headers())?.clone(),
             length,
+            spans: Vec::new(),
         })
     }
 
@@ -188,21 +193,94 @@ impl Files {
                 return Ok(*part);
             }
             Stock::Begun(part) => *part,
-            _ => {
-                let report = body.report();
-                let of = key_of_part(report).expect(FETCHED);
-                let path = |number| {
-                    let unique = match number {
-                        0 => of.clone(),
-                        number => format!("{of}.{number}"),
-                    };
-                    self.part_path(report, &unique).expect(FETCHED)
-                };
-                Part::create(path, self.to.keep_parts)?
-            }
+            _ => self.new_part(body)?,
         };
         part.begin(self.stamp(body), body.content_length())?;
         Ok(part)
+    }
+
+    fn new_part(&self, body: &Body<'_>) -> Result<Part, Fault> {
+        let report = body.report();
+        let of = key_of_part(report).expect(FETCHED);
+        let path = |number| {
+            let unique = match number {
+                0 => of.clone(),
+                number => format!("{of}.{number}"),
+            };
+            self.part_path(report, &unique).expect(FETCHED)
+        };
+        Part::create(path, self.to.keep_parts)
+    }
+
+    /// A part for a body that comes in pieces, with the first of them.
+    fn divide(&self, body: &mut Body<'_>, target: Target) -> Result<Divided, Fault> {
+        let length = body.content_length().expect("its part has told it");
+        let etag = strong_validator(body.headers()).expect("its part has one");
+        let spans = pieces::spans(length, body.report().request.its_segments());
+        let mut part = self.new_part(body)?;
+        let stamp = self.stamp(body).map(|stamp| stamp.divided_into(&spans));
+        part.begin(stamp, Some(length))?;
+        let divided = Divided::new(part, etag.clone(), &spans, Arc::clone(&self.is_full))?;
+        let divided = divided.to(target);
+        match divided.take(0, body) {
+            Ok(true) => Ok(divided),
+            Ok(false) => {
+                divided.discard();
+                let detail = "the part that came is longer than what was asked for";
+                Err(Fault::new(ErrorKind::Protocol, detail))
+            }
+            Err(fault) => {
+                divided.leave();
+                Err(fault)
+            }
+        }
+    }
+
+    /// What has come of it in pieces, if it is still wanted.
+    fn found_divided(&self, part: Part, request: &Request) -> Result<Stock, Fault> {
+        let length = part.beginning().length.expect("it is divided");
+        if length > self.limit {
+            return Err(too_large(self.limit));
+        }
+        Check::length_of(request, length)?;
+        let divided = Divided::found(part, Arc::clone(&self.is_full))?;
+        Ok(Stock::Divided(Box::new(divided)))
+    }
+
+    /// The pieces turned out to be all there.
+    fn settle_divided(
+        &self,
+        divided: Divided,
+        head: &Head,
+        report: &Report,
+        check: Option<Check>,
+    ) -> Result<Landed, Fault> {
+        let (part, target) = divided.undivided();
+        let target = match target {
+            Some(target) => target,
+            None => {
+                let mut nothing = io::empty();
+                let body = Body::new(head, report, &mut nothing, self.limit, 0, None);
+                let body = body.of_length(Some(part.bytes()));
+                let target = self.target(&body);
+                if let Some(landed) = self.already(&target, &body)? {
+                    part.discard();
+                    return Ok(landed);
+                }
+                target
+            }
+        };
+        self.settle_part(part, &target, head, check)
+    }
+
+    /// A file that stands there and is what comes.
+    fn already(&self, target: &Target, body: &Body<'_>) -> Result<Option<Landed>, Fault> {
+        let Some(file) = self.standing(&target.first())? else {
+            return Ok(None);
+        };
+        let is_it = self.is_it(&file, &body.report().request)?;
+        let is_it = is_it.unwrap_or_else(|| file.is_same_as(body));
+        Ok(is_it.then(|| Landed::there(file)))
     }
 
     fn write(&self, body: &mut Body<'_>, stock: Stock, target: &Target) -> Result<Part, Fault> {
@@ -239,17 +317,14 @@ impl Files {
     fn land(&self, body: &mut Body<'_>, stock: Stock) -> Result<Landed, Fault> {
         body.check_length()?;
         let target = self.target(body);
-        if let Some(file) = self.standing(&target.first())? {
-            let is_it = self.is_it(&file, &body.report().request)?;
-            if is_it.unwrap_or_else(|| file.is_same_as(body)) {
-                return Ok(Landed::there(file));
-            }
+        if let Some(landed) = self.already(&target, body)? {
+            return Ok(landed);
         }
         let part = self.write(body, stock, &target);
         let landed = part.and_then(|part| self.publish(part, &target, body.headers()));
         match &landed {
             Ok(_) => self.forget_other_parts(body.report()),
-            Err(fault) => self.note_full(fault),
+            Err(fault) => note_full(&self.is_full, fault),
         }
         landed
     }
@@ -337,14 +412,14 @@ impl Files {
         }
         parent.map_or(Ok(()), |parent| parent.sync())
     }
+}
 
-    /// From then on nothing is tried any more.
-    fn note_full(&self, fault: &Fault) {
-        let error = fault.source().and_then(|error| error.downcast_ref());
-        let kind = error.map(io::Error::kind);
-        if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
-            self.is_full.store(true, Ordering::Relaxed);
-        }
+/// From then on nothing is tried any more.
+fn note_full(is_full: &AtomicBool, fault: &Fault) {
+    let error = fault.source().and_then(|error| error.downcast_ref());
+    let kind = error.map(io::Error::kind);
+    if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
+        is_full.store(true, Ordering::Relaxed);
     }
 }
 
@@ -396,19 +471,33 @@ impl Sink for Files {
             },
             None => None,
         };
-        if let Some(part) = self.begun(report)? {
-            return Ok(Stock::Begun(Box::new(part)));
+        match self.begun(report)? {
+            Some(part) if part.spans().is_some() => return self.found_divided(part, request),
+            Some(part) => return Ok(Stock::Begun(Box::new(part))),
+            None if report.progress.is_afresh => return Ok(Stock::Nothing),
+            None if request.its_segments() > 1 => return Ok(Stock::First(standing)),
+            None => {}
         }
-        Ok(match standing.filter(|_| !report.progress.is_afresh) {
-            Some(file) => Stock::Standing(file),
-            None => Stock::Nothing,
-        })
+        Ok(standing.map_or(Stock::Nothing, Stock::Standing))
     }
 
     fn receive(&self, mut body: Body<'_>, stock: Stock) -> Result<Landed, Fault> {
         let landed = self.land(&mut body, stock)?;
         self.note(body.report(), &landed, body.headers());
         Ok(landed)
+    }
+
+    fn begin(&self, mut body: Body<'_>) -> Result<Begun<Landed>, Fault> {
+        body.check_length()?;
+        let target = self.target(&body);
+        if let Some(landed) = self.already(&target, &body)? {
+            self.note(body.report(), &landed, body.headers());
+            return Ok(Begun::All(landed));
+        }
+        body.check_later();
+        let divided = self.divide(&mut body, target);
+        let divided = divided.inspect_err(|fault| note_full(&self.is_full, fault))?;
+        Ok(Begun::First(Box::new(divided)))
     }
 
     fn settle(
@@ -426,8 +515,14 @@ impl Sink for Files {
                 let body = Body::new(head, report, &mut nothing_more, self.limit, bytes, None);
                 self.settle_part(*part, &self.target(&body), head, check)?
             }
-            Stock::Standing(file) | Stock::Settled(file) => Landed::there(file),
-            Stock::Nothing => unreachable!("nothing is never all"),
+            Stock::Divided(divided) => {
+                let head = head.expect("a piece came with it");
+                self.settle_divided(*divided, head, report, check)?
+            }
+            Stock::Standing(file) | Stock::Settled(file) | Stock::First(Some(file)) => {
+                Landed::there(file)
+            }
+            Stock::Nothing | Stock::First(None) => unreachable!("nothing is never all"),
         };
         let none = HeaderMap::new();
         self.note(report, &landed, head.map_or(&none, |head| &head.headers));

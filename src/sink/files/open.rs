@@ -10,6 +10,54 @@ pub(super) fn fresh(path: &Path) -> io::Result<File> {
     options().create(true).truncate(true).open(path)
 }
 
+/// A file that is there, to be written over.
+pub(super) fn existing(path: &Path) -> io::Result<File> {
+    options().open(path)
+}
+
+/// Writes all of it there, wherever the file is at: so several threads can at once.
+#[cfg(unix)]
+pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+pub(super) fn write_at(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !bytes.is_empty() {
+        match file.seek_write(bytes, at) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(amount) => {
+                bytes = &bytes[amount..];
+                at += amount as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Where the first byte is, from there on, that was never written, or got lost before it was on the
+/// disk; the file's end where the file system does not tell. The file is left at another place.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+pub(super) fn hole(file: &File, from: u64) -> io::Result<u64> {
+    use rustix::fs::SeekFrom;
+    use rustix::io::Errno;
+    match rustix::fs::seek(file, SeekFrom::Hole(from)) {
+        // Nothing is there, and that is no file system without holes: there, `from` is data.
+        Err(Errno::NXIO) => Ok(from),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(u64::MAX),
+        result => Ok(result?),
+    }
+}
+
+/// Not here.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+pub(super) fn hole(_: &File, _: u64) -> io::Result<u64> {
+    Ok(u64::MAX)
+}
+
 /// What came of trying to have a part for oneself.
 pub(super) enum Lock {
     Had(Locked),

@@ -9,7 +9,7 @@ use http::HeaderValue;
 
 use super::memo;
 use super::open::{self, Lock, Locked};
-use super::stamp::Stamp;
+use super::stamp::{Record, Span, Stamp};
 use super::{fault, publish};
 use crate::body::Body;
 use crate::digest::Check;
@@ -36,7 +36,7 @@ pub(crate) struct Part {
 const OPEN: &str = "a part is open until it has its name";
 
 /// How much is read, and then written, at once.
-const PIECE: u64 = 128 * 1024;
+pub(super) const PIECE: u64 = 128 * 1024;
 
 /// Below that a body is fetched again rather than gone on with: its stamp would cost as much.
 pub(super) const WORTH_KEEPING: u64 = 64 * 1024;
@@ -54,13 +54,12 @@ impl Part {
             return Ok(None);
         };
         // Another may have had it between our look at the stamp and our lock.
-        let stamp = Stamp::read(path)?.filter(|now| *now == stamp);
-        let bytes = file.metadata()?.len();
-        let is_some = bytes > 0
-            && stamp
-                .as_ref()
-                .is_some_and(|s| s.length.is_none_or(|all| bytes <= all));
-        Ok(is_some.then_some(Self {
+        let mut stamp = Stamp::read(path)?.filter(|now| *now == stamp);
+        let bytes = match &mut stamp {
+            Some(stamp) => bytes_in(stamp, &file)?,
+            None => None,
+        };
+        Ok(bytes.filter(|&bytes| bytes > 0).map(|bytes| Self {
             path: path.to_owned(),
             file: Some(file),
             is_whole: false,
@@ -116,6 +115,39 @@ impl Part {
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// What it consists of, where that came in pieces and is not all there.
+    pub(super) fn spans(&self) -> Option<&[Span]> {
+        let stamp = self.stamp.as_ref()?;
+        let is_all = stamp.length == Some(self.bytes);
+        (!stamp.spans.is_empty() && !is_all).then_some(&stamp.spans)
+    }
+
+    /// Where the progress of its spans is noted, if it has a stamp.
+    pub(super) fn record(&self) -> Result<Option<Record>, Fault> {
+        let record = self.stamp.as_ref().map(|stamp| stamp.record(&self.path));
+        record
+            .transpose()
+            .map_err(|error| fault(&Stamp::path(&self.path), error))
+    }
+
+    /// Several threads may do so at once, each at its own place. This does not count as progress:
+    /// see [`has_come`](Self::has_come).
+    pub(super) fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), Fault> {
+        let file = self.file.as_ref().expect(OPEN);
+        open::write_at(file, bytes, at).map_err(|error| fault(&self.path, error))
+    }
+
+    /// So much of this span is in it.
+    pub(super) fn note(&self, record: &Record, span: usize, done: u64) -> Result<(), Fault> {
+        let noted = record.note(span, done);
+        noted.map_err(|error| fault(&Stamp::path(&self.path), error))
+    }
+
+    /// So many bytes are in it by now.
+    pub(super) fn has_come(&mut self, bytes: u64) {
+        self.bytes = bytes;
     }
 
     /// Its beginning is from an earlier attempt or run.
@@ -247,6 +279,28 @@ impl Drop for Part {
     }
 }
 
+/// How many bytes of what it is of are in a part; `None` if that is not of it.
+fn bytes_in(stamp: &mut Stamp, file: &File) -> io::Result<Option<u64>> {
+    let size = file.metadata()?.len();
+    if stamp.length.is_some_and(|all| size > all) {
+        return Ok(None);
+    }
+    if stamp.spans.is_empty() {
+        return Ok(Some(size));
+    }
+    let is_beyond = |span: &Span| span.done > 0 && span.start + span.done > size;
+    if stamp.spans.iter().any(is_beyond) {
+        return Ok(None);
+    }
+    // A power cut may leave the note and not the bytes. The size of other parts tells what is on
+    // the disk; of these, that there is no hole in it.
+    for span in stamp.spans.iter_mut().filter(|span| span.done > 0) {
+        let hole = open::hole(file, span.start)?;
+        span.done = span.done.min(hole - span.start);
+    }
+    Ok(Some(stamp.spans.iter().map(|span| span.done).sum()))
+}
+
 /// So many bytes from the start.
 pub(super) fn show(file: &mut File, bytes: u64, check: &mut Check) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
@@ -276,7 +330,7 @@ fn are_alike(mut one: impl BufRead, mut other: impl BufRead) -> io::Result<bool>
 }
 
 /// How much came, and whether that was the end.
-fn fill(body: &mut Body<'_>, piece: &mut [u8]) -> (usize, io::Result<bool>) {
+pub(super) fn fill(body: &mut dyn Read, piece: &mut [u8]) -> (usize, io::Result<bool>) {
     let mut filled = 0;
     while filled < piece.len() {
         match body.read(&mut piece[filled..]) {

@@ -15,6 +15,7 @@ use crate::sink::directory::{Layout, NameFrom};
 use crate::sink::name;
 
 /// Where a file is to stand.
+#[derive(Debug)]
 pub(super) struct Target {
     pub(super) path: PathBuf,
     /// Of a path that was handed out as the request was let in: how many were before it.

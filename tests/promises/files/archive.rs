@@ -54,15 +54,18 @@ impl Content {
             .range_start()
             .filter(|_| self.takes_ranges && is_wanted);
         let Some(start) = start.map(|start| start as usize) else {
-            return self.send(Reply::status(200), 0);
+            return self.send(Reply::status(200), 0, self.body.len());
         };
         let length = self.body.len();
         if start >= length {
             let range = format!("bytes */{length}");
             return Reply::status(416).header("Content-Range", range);
         }
-        let range = format!("bytes {start}-{}/{length}", length - 1);
-        self.send(Reply::status(206).header("Content-Range", range), start)
+        let end = incoming.range_end().map(|last| last as usize + 1);
+        let end = end.map_or(length, |end| end.min(length));
+        let range = format!("bytes {start}-{}/{length}", end - 1);
+        let reply = Reply::status(206).header("Content-Range", range);
+        self.send(reply, start, end)
     }
 
     fn named(&self, mut reply: Reply) -> Reply {
@@ -75,8 +78,8 @@ impl Content {
         reply
     }
 
-    fn send(&self, reply: Reply, start: usize) -> Reply {
-        let rest = &self.body[start..];
+    fn send(&self, reply: Reply, start: usize, end: usize) -> Reply {
+        let rest = &self.body[start..end];
         let reply = self.named(reply).declared_length(rest.len() as u64);
         match self.cut_after.filter(|&bytes| bytes < rest.len()) {
             Some(bytes) => reply.then_send(&rest[..bytes]).then_close(),

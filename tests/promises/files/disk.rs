@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fetchpool::{Directory as To, ErrorKind, OnExist};
+use fetchpool::{Directory as To, ErrorKind, OnExist, Request};
 
 use super::Directory;
 use super::archive::Content;
@@ -118,6 +118,29 @@ fn a_file_that_has_no_room_is_known_by_its_length() {
     gate.open();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("No space"), "{error}");
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
+}
+
+/// The room for all pieces is taken before the first of them.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_in_pieces_that_has_no_room_is_known_by_its_first_part() {
+    let test = "a_file_in_pieces_that_has_no_room_is_known_by_its_first_part";
+    let Some(disk) = on_a_small_disk(test) else {
+        return;
+    };
+    let content = Content::new(6 * 1024 * 1024, 0);
+    let origin = Origin::start(move |incoming| content.reply(incoming));
+    let request = Request::new(origin.url("/f")).segments(n(2));
+    let after = Request::new(origin.url("/after"));
+    let one_by_one = with(|b| b.workers(1));
+    let outcomes: Vec<_> = one_by_one.save_all([request, after], &disk).collect();
+    for (outcome, says) in outcomes.iter().zip(["No space", "/after: not tried"]) {
+        let error = outcome.as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    assert_eq!(origin.targets(), ["/f"]);
     assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
 }
 

@@ -8,6 +8,7 @@ mod on_exist;
 mod parts;
 mod place;
 mod save;
+mod segments;
 
 use std::fs;
 use std::path::PathBuf;
