@@ -243,7 +243,7 @@ mod tests {
     fn a_note_that_is_torn_says_nothing() {
         let (old, new) = (twice(999_999), twice(1_000_000));
         for at in 1..old.len() {
-            let torn = format!("0 {} {}{}", 1 << 40, &new[..at], &old[at..]);
+            let torn = format!("0 {} {}{}", 1_u64 << 40, &new[..at], &old[at..]);
             let span = Span::parse(torn.as_bytes());
             let done = span.map(|span| span.done);
             assert!(matches!(done, None | Some(999_999 | 1_000_000)), "{torn}");
