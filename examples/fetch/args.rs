@@ -60,6 +60,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) checksums: Option<PathBuf>,
 
+    /// Fetch a large file in up to N pieces at a time, if the server can.
+    ///
+    /// Each counts as a connection to its host. For where one connection does not fill the line.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
+    pub(crate) segments: NonZeroUsize,
+
     /// Note in FILE what is done, and go on from there in the next run.
     ///
     /// What is done is not asked for, whatever '--on-exist' says, as long as the file is there. What

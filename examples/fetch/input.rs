@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::vec;
 
@@ -16,6 +17,7 @@ pub(crate) struct Input {
     arguments: vec::IntoIter<String>,
     lines: Option<Lines>,
     checksums: Option<Checksums>,
+    segments: NonZeroUsize,
     /// URLs of which that says nothing.
     unlisted: u64,
     /// Why the file was not read to its end, if it was not.
@@ -34,6 +36,7 @@ impl Input {
             arguments: args.urls.clone().into_iter(),
             lines,
             checksums: args.checksums()?,
+            segments: args.segments,
             unlisted: 0,
             error: None,
         })
@@ -71,6 +74,9 @@ impl Input {
             None => (text, None),
         };
         let mut request = Request::new(url);
+        if self.segments.get() > 1 {
+            request = request.segments(self.segments);
+        }
         if let Some(digest) = self.checksum(&request, name) {
             request = request.expect_digest(digest);
         }
@@ -185,6 +191,7 @@ mod tests {
                 number: 0,
             }),
             checksums,
+            segments: NonZeroUsize::MIN,
             unlisted: 0,
             error: None,
         }
