@@ -111,7 +111,8 @@ impl Secrets {
         out
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// Whether a parameter of this name has a secret.
+    pub(crate) fn has(&self, name: &str) -> bool {
         let whole = normal(&percent_decode_str(name).decode_utf8_lossy());
         let is_one = |name: &str| {
             let more = self

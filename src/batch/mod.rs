@@ -218,6 +218,7 @@ where
             }
             self.read_input();
             if self.is_through() {
+                self.outcomes.intake.course.close();
                 return None;
             }
             let Some((index, item)) = self.outcomes.receive() else {

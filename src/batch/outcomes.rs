@@ -130,6 +130,7 @@ impl<T> Iterator for Outcomes<T> {
 impl<T> Drop for Outcomes<T> {
     fn drop(&mut self) {
         self.intake.cancel();
+        self.intake.course.close();
     }
 }
 

@@ -127,6 +127,10 @@ impl<S: Sink> Course for Shared<S> {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
+    fn close(&self) {
+        self.sink.close();
+    }
+
     fn admit(&self, request: &Request) -> u32 {
         self.sink.admit(request)
     }

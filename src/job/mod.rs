@@ -38,6 +38,9 @@ pub(crate) trait Course: Send + Sync {
     /// From now on it is.
     fn set_cancelled(&self);
 
+    /// Nobody waits for more of its outcomes.
+    fn close(&self);
+
     /// Of a request that is let in, in the order of the input: how many before it go by the same
     /// name.
     fn admit(&self, request: &Request) -> u32;

@@ -224,7 +224,7 @@ impl Running {
         if let Some(target) = self.redirect(&mut response)? {
             return Ok(Hop::Redirect(target));
         }
-        if divided.is_it(piece.span, &response.head) {
+        if divided.is_it(piece.span, &response.head, &self.report) {
             return self.take_piece(piece, response);
         }
         // That there is no such part says something of the file, not of the request.

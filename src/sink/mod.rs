@@ -68,6 +68,9 @@ pub(crate) trait Sink: Send + Sync + 'static {
         unreachable!("a sink that keeps nothing has no stock")
     }
 
+    /// Nobody waits for more of the batch.
+    fn close(&self) {}
+
     /// A job came to nothing.
     fn failed(&self, _: &Report, _: &Fault) {}
 

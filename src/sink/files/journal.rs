@@ -17,9 +17,10 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use super::Landed;
 use super::open::{self, Lock, Locked};
-use super::placing::fingerprint;
+use super::placing::fingerprint_of;
 use crate::digest::Digest;
 use crate::fault::{ErrorKind, Fault};
+use crate::http::redirect::strip_credentials;
 use crate::outcome::Report;
 
 const FIRST: &str = "fetchpool journal 1\n";
@@ -34,8 +35,8 @@ struct Opened {
     /// What it said then.
     done: HashMap<String, Done>,
     /// Locked, against other runs, for as long as this lives. The mutex is there so that each line
-    /// is written in one piece: it is held over a write to the end of a file, and over nothing else.
-    file: Mutex<Locked>,
+    /// is written in one piece: it is held over a write to the end of a file, and over nothing else. `None` once the batch is over.
+    file: Mutex<Option<Locked>>,
     /// That it cannot be written is said once.
     is_lame: AtomicBool,
 }
@@ -67,14 +68,18 @@ impl Journal {
         Self { path, opened }
     }
 
+    /// Lets another batch have it, before the last of this one's workers lets go of that.
+    pub(super) fn close(&self) {
+        if let Some(Ok(opened)) = self.opened.get() {
+            *opened.file.lock() = None;
+        }
+    }
+
     /// What an earlier run has made of this URL.
     pub(super) fn done(&self, report: &Report) -> Result<Option<&Done>, Fault> {
         let opened = self.opened.get_or_init(|| Opened::at(&self.path));
         match opened {
-            Ok(opened) => Ok(report
-                .request
-                .url()
-                .and_then(|url| opened.done.get(&fingerprint(url)))),
+            Ok(opened) => Ok(key(report).and_then(|of| opened.done.get(&of))),
             Err(why) => {
                 let detail = format!("cannot use the journal {}: {why}", self.path.display());
                 Err(Fault::new(ErrorKind::Io, detail))
@@ -123,17 +128,20 @@ impl Journal {
     }
 
     fn note(&self, report: &Report, fields: [Option<&[u8]>; 6]) {
-        let (Some(Ok(opened)), Some(asked)) = (self.opened.get(), report.request.url()) else {
+        let (Some(Ok(opened)), Some(of)) = (self.opened.get(), key(report)) else {
             return;
         };
-        let of = fingerprint(asked);
         let url = report.shown_url();
         let [outcome, rest @ ..] = fields;
         let before = [outcome, Some(of.as_bytes())];
         let fields = before.into_iter().chain(rest).chain([Some(url.as_bytes())]);
         let fields: Vec<_> = fields.map(encoded).collect();
         let line = fields.join("\t") + "\n";
-        let written = opened.file.lock().write_all(line.as_bytes());
+        let written = match &mut *opened.file.lock() {
+            Some(file) => file.write_all(line.as_bytes()),
+            // Nobody waits for its outcome any more.
+            None => return,
+        };
         if let Err(error) = written {
             // The file is where it belongs; the next run asks about it, that is all.
             if !opened.is_lame.swap(true, Ordering::Relaxed) {
@@ -180,10 +188,24 @@ impl Opened {
     fn with(done: HashMap<String, Done>, file: Locked) -> Self {
         Self {
             done,
-            file: Mutex::new(file),
+            file: Mutex::new(Some(file)),
             is_lame: AtomicBool::new(false),
         }
     }
+}
+
+/// Which request of a run it is: what is asked for, and for which file.
+fn key(report: &Report) -> Option<String> {
+    let request = &report.request;
+    let mut headers = request.headers().cloned().unwrap_or_default();
+    strip_credentials(&mut headers);
+    let (place, namesakes) = (request.place(), report.progress.namesakes);
+    // Of one that is a URL and nothing else: that of the URL.
+    let more = match (headers.is_empty(), place, namesakes) {
+        (true, None, 0) => String::new(),
+        _ => format!("{headers:?} {place:?} {namesakes}"),
+    };
+    Some(fingerprint_of(request.url()?, &more))
 }
 
 /// What would end the field or the line, or is not to be seen.

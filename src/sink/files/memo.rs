@@ -1,8 +1,9 @@
 //! The entity tag of a file's response, remembered with the file: in an extended attribute, where
 //! the system and the file system have such.
 //!
-//! `user.fetchpool.etag` is `LENGTH SECONDS.NANOSECONDS ETAG`: the file's length and date as it was
-//! saved. A file that somebody has changed since is not of that tag any more.
+//! `user.fetchpool.etag` is `LENGTH SECONDS.NANOSECONDS FROM ETAG`: the file's length and date as it
+//! was saved, and the hash of the URL that answered. A file that somebody has changed since is not of
+//! that tag any more.
 
 use std::fs::{File, Metadata};
 use std::path::Path;
@@ -11,18 +12,30 @@ use std::time::SystemTime;
 use http::HeaderValue;
 
 /// Best effort: without it the server is asked by date.
-pub(super) fn remember(file: &File, etag: &HeaderValue) {
+pub(super) fn remember(file: &File, etag: &HeaderValue, from: &str) {
     if let Some(mut memo) = file.metadata().ok().and_then(|meta| state(&meta)) {
+        memo.extend_from_slice(format!("{from} ").as_bytes());
         memo.extend_from_slice(etag.as_bytes());
         attribute::set(file, &memo);
     }
 }
 
+/// A tag, and the hash of the URL whose it is.
+#[derive(Clone, Debug)]
+pub(super) struct Memo {
+    pub(super) etag: HeaderValue,
+    pub(super) from: String,
+}
+
 /// The tag of what stands there, if it is still that.
-pub(super) fn recall(path: &Path, meta: &Metadata) -> Option<HeaderValue> {
+pub(super) fn recall(path: &Path, meta: &Metadata) -> Option<Memo> {
     let memo = attribute::get(path)?;
-    let etag = memo.strip_prefix(&*state(meta)?)?;
-    HeaderValue::from_bytes(etag).ok()
+    let memo = memo.strip_prefix(&*state(meta)?)?;
+    let blank = memo.iter().position(|&byte| byte == b' ')?;
+    Some(Memo {
+        etag: HeaderValue::from_bytes(&memo[blank + 1..]).ok()?,
+        from: String::from_utf8(memo[..blank].to_vec()).ok()?,
+    })
 }
 
 fn state(meta: &Metadata) -> Option<Vec<u8>> {

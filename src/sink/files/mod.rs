@@ -28,9 +28,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::header::{CONTENT_ENCODING, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 
-use self::journal::Journal;
+use self::journal::{Done, Journal};
 use self::names::{Names, numbered};
-use self::placing::{Target, fingerprint, key_of_part};
+use self::placing::{Target, check_place, fingerprint, key_of_part, resource};
 use self::publish::{Parent, parent_of};
 use self::stamp::Stamp;
 use super::directory::{Directory, OnExist};
@@ -87,7 +87,10 @@ impl Files {
         if !self.to.keep_parts || report.progress.is_afresh {
             return Ok(None);
         }
-        Part::find(&path, &of, true).map_err(|error| fault(&path, error))
+        let part = Part::find(&path, &of, true).map_err(|error| fault(&path, error))?;
+        // Where redirects lead elsewhere, its tag says nothing.
+        let from = resource(report);
+        Ok(part.filter(|part| Some(part.from()) == from.as_deref()))
     }
 
     /// What the journal says to be done, as long as that holds.
@@ -96,7 +99,11 @@ impl Files {
             return Ok(None);
         };
         let done = journal.done(report)?;
-        let Some(done) = done.filter(|done| done.is_of(report.request.its_digests())) else {
+        let request = &report.request;
+        let is_it = |done: &&Done| {
+            done.is_of(request.its_digests()) && Check::length_of(request, done.bytes).is_ok()
+        };
+        let Some(done) = done.filter(is_it) else {
             return Ok(None);
         };
         // Something that cannot be looked at is not it.
@@ -105,6 +112,7 @@ impl Files {
     }
 
     fn note(&self, report: &Report, landed: &Landed, headers: &HeaderMap) {
+        self.names.forget_job(report.index);
         if let Some(journal) = &self.journal {
             journal.note_landed(report, landed, headers, &self.to.path);
         }
@@ -144,6 +152,13 @@ impl Files {
     /// Whether a file that stands there is what is asked for; `None` where the server has to say it.
     fn is_it(&self, file: &Standing, request: &Request) -> Result<Option<bool>, Fault> {
         let skips = self.to.on_exist == OnExist::Skip;
+        if let Err(fault) = Check::length_of(request, file.bytes) {
+            return if skips {
+                Err(is_standing(fault, file))
+            } else {
+                Ok(Some(false))
+            };
+        }
         let Some(check) = Check::of_file(request) else {
             return Ok(skips.then_some(true));
         };
@@ -152,12 +167,7 @@ impl Files {
             .map_err(|error| fault(&file.path, error))?;
         match verdict {
             Ok(()) => Ok(Some(true)),
-            Err(fault) if skips => {
-                let path = file.path.display();
-                Err(fault.and(format_args!(
-                    "it is {path}, which stands there (see `OnExist`)"
-                )))
-            }
+            Err(fault) if skips => Err(is_standing(fault, file)),
             Err(_) => Ok(Some(false)),
         }
     }
@@ -175,6 +185,7 @@ impl Files {
         }
         Some(Stamp {
             of: key_of_part(body.report())?,
+            from: resource(body.report())?,
             url: body.report().shown_url(),
             etag: strong_validator(body.headers())?.clone(),
             length,
@@ -217,10 +228,11 @@ impl Files {
         let length = body.content_length().expect("its part has told it");
         let etag = strong_validator(body.headers()).expect("its part has one");
         let spans = pieces::spans(length, body.report().request.its_segments());
+        let from = resource(body.report());
         let mut part = self.new_part(body)?;
         let stamp = self.stamp(body).map(|stamp| stamp.divided_into(&spans));
         part.begin(stamp, Some(length))?;
-        let divided = Divided::new(part, etag.clone(), &spans, Arc::clone(&self.is_full))?;
+        let divided = Divided::new(part, etag.clone(), from, &spans, Arc::clone(&self.is_full))?;
         let divided = divided.to(target);
         match divided.take(0, body) {
             Ok(true) => Ok(divided),
@@ -270,7 +282,7 @@ impl Files {
                 target
             }
         };
-        self.settle_part(part, &target, head, check)
+        self.settle_part(part, &target, head, report, check)
     }
 
     /// A file that stands there and is what comes.
@@ -316,12 +328,14 @@ impl Files {
 
     fn land(&self, body: &mut Body<'_>, stock: Stock) -> Result<Landed, Fault> {
         body.check_length()?;
+        check_status(body.status())?;
         let target = self.target(body);
         if let Some(landed) = self.already(&target, body)? {
             return Ok(landed);
         }
         let part = self.write(body, stock, &target);
-        let landed = part.and_then(|part| self.publish(part, &target, body.headers()));
+        let landed =
+            part.and_then(|part| self.publish(part, &target, body.headers(), body.report()));
         match &landed {
             Ok(_) => self.forget_other_parts(body.report()),
             Err(fault) => note_full(&self.is_full, fault),
@@ -335,6 +349,7 @@ impl Files {
         mut part: Part,
         target: &Target,
         head: &Head,
+        report: &Report,
         check: Option<Check>,
     ) -> Result<Landed, Fault> {
         if let Some(mut check) = check {
@@ -343,13 +358,21 @@ impl Files {
                 return Err(self.reject(part, target, fault));
             }
         }
-        self.publish(part, target, &head.headers)
+        self.publish(part, target, &head.headers, report)
     }
 
     /// Gives a whole part its name.
-    fn publish(&self, mut part: Part, target: &Target, head: &HeaderMap) -> Result<Landed, Fault> {
+    fn publish(
+        &self,
+        mut part: Part,
+        target: &Target,
+        head: &HeaderMap,
+        report: &Report,
+    ) -> Result<Landed, Fault> {
         let date = head.get(LAST_MODIFIED).filter(|_| self.to.keep_date);
         let etag = head.get(ETAG).filter(|_| self.to.keep_etag);
+        let from = resource(report);
+        let etag = etag.zip(from.as_deref());
         part.settle(date.and_then(standing::time_of), etag, self.to.sync)?;
         let replaces = matches!(self.to.on_exist, OnExist::Overwrite | OnExist::Update);
         let mut number = target.number;
@@ -451,10 +474,11 @@ impl Sink for Files {
             let detail = "not tried: the disk was full at another file of this batch";
             return Err(Fault::new(ErrorKind::Io, detail));
         }
+        let request = &report.request;
+        check_place(request)?;
         if let Some(file) = self.done_before(report)? {
             return Ok(Stock::Settled(file));
         }
-        let request = &report.request;
         let planned = self.planned(request, report.progress.namesakes);
         let standing = match &planned {
             Some(target) => self.standing(&target.first())?,
@@ -467,10 +491,11 @@ impl Sink for Files {
             Some(file) => match self.is_it(&file, request)? {
                 Some(true) => return Ok(Stock::Settled(file)),
                 Some(false) => None,
-                None => Some(file),
+                None => Some(file.for_url(resource(report).as_deref())),
             },
             None => None,
         };
+        let standing = standing.filter(Standing::can_be_asked_about);
         match self.begun(report)? {
             Some(part) if part.spans().is_some() => return self.found_divided(part, request),
             Some(part) => return Ok(Stock::Begun(Box::new(part))),
@@ -485,6 +510,12 @@ impl Sink for Files {
         let landed = self.land(&mut body, stock)?;
         self.note(body.report(), &landed, body.headers());
         Ok(landed)
+    }
+
+    fn close(&self) {
+        if let Some(journal) = &self.journal {
+            journal.close();
+        }
     }
 
     fn begin(&self, mut body: Body<'_>) -> Result<Begun<Landed>, Fault> {
@@ -513,7 +544,7 @@ impl Sink for Files {
                 let bytes = part.bytes();
                 let mut nothing_more = io::empty();
                 let body = Body::new(head, report, &mut nothing_more, self.limit, bytes, None);
-                self.settle_part(*part, &self.target(&body), head, check)?
+                self.settle_part(*part, &self.target(&body), head, report, check)?
             }
             Stock::Divided(divided) => {
                 let head = head.expect("a piece came with it");
@@ -530,6 +561,7 @@ impl Sink for Files {
     }
 
     fn failed(&self, report: &Report, fault: &Fault) {
+        self.names.forget_job(report.index);
         if let Some(journal) = &self.journal {
             if fault.kind != ErrorKind::Cancelled {
                 journal.note_failed(report, fault);
@@ -553,11 +585,32 @@ impl Sink for Files {
     }
 }
 
+/// A success that has no file to give must not take the place of one. What the caller lets through
+/// that is an error, or a part that he asks for, is his own affair.
+fn check_status(status: StatusCode) -> Result<(), Fault> {
+    let is_file = matches!(status.as_u16(), 200 | 203 | 206 | 400..);
+    let detail = || format!("the server answered {status}, which is not a file");
+    match is_file {
+        true => Ok(()),
+        false => Err(Fault {
+            status: Some(status),
+            ..Fault::new(ErrorKind::Status, detail())
+        }),
+    }
+}
+
 const FETCHED: &str = "a URL that was fetched";
 
 fn fault(path: &Path, error: io::Error) -> Fault {
     let doing = format!("cannot write {}", path.display());
     Fault::with_source(ErrorKind::Io, doing, error)
+}
+
+fn is_standing(fault: Fault, file: &Standing) -> Fault {
+    let path = file.path.display();
+    fault.and(format_args!(
+        "it is {path}, which stands there (see `OnExist`)"
+    ))
 }
 
 fn stands(path: &Path) -> Fault {

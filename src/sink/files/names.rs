@@ -14,12 +14,41 @@ use super::super::name;
 /// Sixteen bytes a path, of which only a hash is kept: two that share it by chance cost the second a number in its
 /// name. The lock is never held during I/O, nor with another.
 #[derive(Default)]
-pub(super) struct Names(Mutex<HashMap<u64, u32>>);
+pub(super) struct Names(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    taken: HashMap<u64, u32>,
+    /// Of jobs under way whose names their responses have told, by their indices.
+    told: HashMap<u64, (PathBuf, u32)>,
+}
 
 impl Names {
     /// The next number with which this path is free, as far as this batch goes.
     pub(super) fn hand_out(&self, path: &Path) -> u32 {
-        let mut taken = self.0.lock();
+        self.0.lock().hand_out(path)
+    }
+
+    /// The same, but a job that comes again, in another attempt, has its own again.
+    pub(super) fn for_job(&self, index: u64, path: &Path) -> u32 {
+        let mut inner = self.0.lock();
+        if let Some((_, number)) = inner.told.get(&index).filter(|(told, _)| told == path) {
+            return *number;
+        }
+        let number = inner.hand_out(path);
+        inner.told.insert(index, (path.to_owned(), number));
+        number
+    }
+
+    /// The job does not come again.
+    pub(super) fn forget_job(&self, index: u64) {
+        self.0.lock().told.remove(&index);
+    }
+}
+
+impl Inner {
+    fn hand_out(&mut self, path: &Path) -> u32 {
+        let taken = &mut self.taken;
         let mut number = taken.get(&key(path, 0)).copied().unwrap_or(0);
         while number > 0 && taken.contains_key(&key(path, number)) {
             number += 1;
@@ -43,6 +72,9 @@ fn key(path: &Path, number: u32) -> u64 {
 
 /// `a/b.txt`, `a/b (1).txt`, `a/b (2).txt` …
 pub(super) fn numbered(path: &Path, number: u32) -> PathBuf {
+    if number == 0 {
+        return path.to_owned();
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(name::numbered(&name, number.into()))
 }

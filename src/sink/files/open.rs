@@ -10,6 +10,15 @@ pub(super) fn fresh(path: &Path) -> io::Result<File> {
     options().create(true).truncate(true).open(path)
 }
 
+/// A file that is there, to be read; `None` if there is none, or something else than a file.
+pub(super) fn for_reading(path: &Path) -> io::Result<Option<File>> {
+    match guarded(OpenOptions::new().read(true)).open(path) {
+        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// A file that is there, to be written over.
 pub(super) fn existing(path: &Path) -> io::Result<File> {
     options().open(path)
@@ -108,14 +117,20 @@ pub(super) fn lock(path: &Path, create: bool) -> io::Result<Lock> {
 
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        // In a directory for all, a link could lead anywhere.
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;
-        options.custom_flags(flags.bits() as i32);
-    }
+    guarded(options.write(true)).clone()
+}
+
+/// In a directory for all a link could lead anywhere, and a pipe would keep us for ever.
+#[cfg(unix)]
+fn guarded(options: &mut OpenOptions) -> &mut OpenOptions {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    options.custom_flags(flags.bits() as i32)
+}
+
+#[cfg(not(unix))]
+fn guarded(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
@@ -141,6 +156,9 @@ fn lock_open(file: Locked, path: &Path) -> io::Result<Lock> {
     }
     // Whoever had it may have renamed or removed it just before.
     let ours = file.metadata()?;
+    if !ours.is_file() || ours.nlink() > 1 {
+        return Err(io::Error::other("what is there is no file of our own"));
+    }
     let there = match std::fs::symlink_metadata(path) {
         Ok(there) => there,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Gone),
@@ -168,14 +186,20 @@ fn lock_open(file: Locked, _: &Path) -> io::Result<Lock> {
     Ok(Lock::Had(file))
 }
 
-/// Takes the room on the disk for so many bytes, if the file system can tell beforehand.
+/// Takes the room on the disk for so many bytes, if the file system can tell beforehand. `Err` has how
+/// much there is.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    use rustix::fs::{FallocateFlags, fallocate};
+pub(super) fn reserve(file: &File, bytes: u64) -> Result<(), u64> {
+    use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
     use rustix::io::Errno;
+    let free = fstatvfs(file).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    // Asked first: it would be filled, for a moment, with what there is no room for.
+    if bytes > free {
+        return Err(free);
+    }
     // The size is what says how much has come.
     match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
-        Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
+        Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Err(free),
         // A file system that cannot.
         _ => Ok(()),
     }
@@ -183,6 +207,6 @@ pub(super) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 
 /// Not here: a full disk shows when it is.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn reserve(_: &File, _: u64) -> io::Result<()> {
+pub(super) fn reserve(_: &File, _: u64) -> Result<(), u64> {
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::stamp::{Record, Span, Stamp};
 use super::{fault, publish};
 use crate::body::Body;
 use crate::digest::Check;
-use crate::fault::Fault;
+use crate::fault::{ErrorKind, Fault};
 use crate::http::Beginning;
 
 /// A file that is not whole yet, under a name that nobody takes for the real one. It is ours
@@ -85,7 +85,8 @@ impl Part {
                         stamp: None,
                         bytes: 0,
                         was_begun: false,
-                        keep,
+                        // Nobody would look for it there.
+                        keep: keep && number == 0,
                     });
                 }
                 Ok(Lock::Taken) => number += 1,
@@ -111,6 +112,15 @@ impl Part {
             coding: None,
             length: stamp.length,
         }
+    }
+
+    /// The hash of the URL that its bytes and its tag are from.
+    ///
+    /// # Panics
+    /// For one that was not found.
+    pub(super) fn from(&self) -> &str {
+        let stamp = self.stamp.as_ref().expect("a part is found by its stamp");
+        &stamp.from
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -157,11 +167,22 @@ impl Part {
 
     /// Empties it, and has it say what it is going to be of.
     pub(super) fn begin(&mut self, stamp: Option<Stamp>, length: Option<u64>) -> Result<(), Fault> {
-        self.try_begin(stamp, length)
-            .map_err(|error| fault(&self.path, error))
+        self.try_begin(stamp)
+            .map_err(|error| fault(&self.path, error))?;
+        let file = self.file.as_mut().expect(OPEN);
+        let length = length.filter(|&length| length >= WORTH_RESERVING);
+        let reserved = length.map_or(Ok(()), |length| open::reserve(file, length));
+        // Of this file alone: who says how long it is may be wrong, and others may be small.
+        reserved.map_err(|free| {
+            let path = self.path.display();
+            let needed = length.unwrap_or_default();
+            let detail =
+                format!("cannot write {path}: it takes {needed} bytes, and {free} are free");
+            Fault::new(ErrorKind::Io, detail)
+        })
     }
 
-    fn try_begin(&mut self, stamp: Option<Stamp>, length: Option<u64>) -> io::Result<()> {
+    fn try_begin(&mut self, stamp: Option<Stamp>) -> io::Result<()> {
         let file = self.file.as_mut().expect(OPEN);
         // First: bytes never stand under another's stamp.
         if file.metadata()?.len() > 0 {
@@ -170,9 +191,6 @@ impl Part {
         }
         self.bytes = 0;
         self.was_begun = false;
-        if let Some(length) = length.filter(|&length| length >= WORTH_RESERVING) {
-            open::reserve(file, length)?;
-        }
         match &stamp {
             Some(stamp) => stamp.write(&self.path)?,
             None => remove_if_there(&Stamp::path(&self.path))?,
@@ -229,15 +247,20 @@ impl Part {
     pub(super) fn settle(
         &mut self,
         date: Option<SystemTime>,
-        etag: Option<&HeaderValue>,
+        etag: Option<(&HeaderValue, &str)>,
         sync: bool,
     ) -> Result<(), Fault> {
         let file = self.file.as_mut().expect(OPEN);
-        let settled = date.map_or(Ok(()), |date| file.set_modified(date));
-        if let Some(etag) = etag {
-            memo::remember(file, etag);
+        if let Some(date) = date {
+            // Some file systems have none, and whole it is without.
+            if let Err(error) = file.set_modified(date) {
+                log::debug!("{}: it does not get its date: {error}", self.path.display());
+            }
         }
-        let settled = settled.and_then(|()| if sync { file.sync_all() } else { Ok(()) });
+        if let Some((etag, from)) = etag {
+            memo::remember(file, etag, from);
+        }
+        let settled = if sync { file.sync_all() } else { Ok(()) };
         settled.map_err(|error| fault(&self.path, error))
     }
 

@@ -13,10 +13,11 @@ use http::{HeaderMap, HeaderValue};
 
 use super::Target;
 use super::part::{PIECE, Part, fill};
+use super::placing::resource;
 use super::stamp::{Record, Span, Stamp};
 use crate::fault::{ErrorKind, Fault};
 use crate::http::Stretch;
-use crate::outcome::Head;
+use crate::outcome::{Head, Report};
 
 /// What is asked for before it is known how long the file is. Most files are no longer than that,
 /// and cost one request, as ever; to a large one it is next to nothing.
@@ -35,6 +36,8 @@ pub(crate) struct Divided {
     /// Where it is to stand, if there was a response to tell.
     target: Option<Target>,
     etag: HeaderValue,
+    /// The hash of the URL whose tag it is.
+    from: Option<String>,
     /// Of the whole.
     length: u64,
     spans: Vec<Stretched>,
@@ -59,6 +62,7 @@ impl Divided {
     pub(super) fn new(
         part: Part,
         etag: HeaderValue,
+        from: Option<String>,
         spans: &[Span],
         is_full: Arc<AtomicBool>,
     ) -> Result<Self, Fault> {
@@ -71,6 +75,7 @@ impl Divided {
             record: part.record()?,
             target: None,
             etag,
+            from,
             length: spans.last().map_or(0, |last| last.end),
             spans: spans.iter().map(stretched).collect(),
             had: part.bytes(),
@@ -82,8 +87,9 @@ impl Divided {
     /// Of a part that an earlier attempt or run has left divided.
     pub(super) fn found(part: Part, is_full: Arc<AtomicBool>) -> Result<Self, Fault> {
         let etag = part.beginning().etag.clone();
+        let from = Some(part.from().to_owned());
         let spans = part.spans().unwrap_or_default().to_vec();
-        Self::new(part, etag, &spans, is_full)
+        Self::new(part, etag, from, &spans, is_full)
     }
 
     pub(super) fn to(self, target: Target) -> Self {
@@ -107,9 +113,9 @@ impl Divided {
         self.stretch(span).ask(headers);
     }
 
-    /// Whether the response is just that.
-    pub(crate) fn is_it(&self, span: usize, head: &Head) -> bool {
-        self.stretch(span).is_in(head)
+    /// Whether the response is just that, and not of where redirects lead by now.
+    pub(crate) fn is_it(&self, span: usize, head: &Head, report: &Report) -> bool {
+        self.from == resource(report) && self.stretch(span).is_in(head)
     }
 
     fn stretch(&self, span: usize) -> Stretch<'_> {

@@ -9,10 +9,14 @@ use url::Url;
 use super::Files;
 use super::names::numbered;
 use crate::body::Body;
+use crate::fault::{ErrorKind, Fault};
 use crate::outcome::Report;
 use crate::request::{Place, Request};
 use crate::sink::directory::{Layout, NameFrom};
 use crate::sink::name;
+
+/// As much of a name as its part's has.
+const LONGEST: usize = 208;
 
 /// Where a file is to stand.
 #[derive(Debug)]
@@ -63,7 +67,9 @@ impl Files {
                 None => self.by_url(body.url()),
             },
         };
-        Target { path, number: None }
+        // One for all attempts.
+        let number = Some(self.names.for_job(report.index, &path));
+        Target { path, number }
     }
 
     fn by_url(&self, url: &Url) -> PathBuf {
@@ -86,8 +92,27 @@ impl Files {
             None => self.by_url(report.current_url()?),
         };
         let name = near.file_name()?.to_string_lossy();
-        Some(near.with_file_name(name::temporary(&name, of)))
+        // The caller's own may be as long as the file system takes.
+        let ends = name.char_indices().map(|(start, c)| start + c.len_utf8());
+        let end = ends.take_while(|&end| end <= LONGEST).last().unwrap_or(0);
+        Some(near.with_file_name(name::temporary(&name[..end], of)))
     }
+}
+
+/// A path that names no file cannot be one's.
+pub(super) fn check_place(request: &Request) -> Result<(), Fault> {
+    let Some(Place::At(path)) = request.place() else {
+        return Ok(());
+    };
+    let is_directory = path.to_string_lossy().ends_with(std::path::is_separator);
+    if path.file_name().is_some() && !is_directory {
+        return Ok(());
+    }
+    let detail = format!(
+        "{:?}, where it is to be saved to, is not a file's path",
+        path
+    );
+    Err(Fault::new(ErrorKind::Io, detail))
 }
 
 /// What binds a part to the URL that its bytes are of.
@@ -98,14 +123,31 @@ pub(super) fn key_of_part(report: &Report) -> Option<String> {
         .map(fingerprint)
 }
 
+/// The resource that answers, or is asked now: what a validator is of (RFC 9110, section 8.8.3). A signed
+/// URL is another one each time, so its query has no part in it.
+pub(super) fn resource(report: &Report) -> Option<String> {
+    let mut url = Cow::Borrowed(report.current_url()?);
+    let mut names = url.query_pairs();
+    if names.any(|(name, _)| report.secrets.has(&name)) {
+        url.to_mut().set_query(None);
+    }
+    Some(fingerprint(&url))
+}
+
 /// Of all of a URL but its password: people choose such as can be guessed, with a hash to try them on.
 pub(super) fn fingerprint(url: &Url) -> String {
+    fingerprint_of(url, "")
+}
+
+/// The same, of the URL and something else.
+pub(super) fn fingerprint_of(url: &Url, more: &str) -> String {
     let mut url = Cow::Borrowed(url);
     if url.password().is_some() {
         // Fails for URLs without a host only, which have no password.
         let _ = url.to_mut().set_password(None);
     }
-    let hash = Sha256::digest(url.as_str());
+    let hash = Sha256::new().chain_update(url.as_str()).chain_update(more);
+    let hash = hash.finalize();
     hash[..12]
         .iter()
         .map(|byte| format!("{byte:02x}"))

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! fetchpool part 1
-//! of 5f0c61d5a2a1e1f3b0d7c2aa            the hash of the URL
+//! of 5f0c61d5a2a1e1f3b0d7c2aa            the hash of the URL that was asked for
+//! from 5f0c61d5a2a1e1f3b0d7c2aa          the hash of the one that answered, after redirects
 //! url https://example.com/big.iso       for people: without secrets
 //! etag "1b4f-5e2a"
 //! length 1073741824                     if it is known
@@ -18,8 +19,8 @@
 //! What is not of this form, or of another version, says nothing: the
 //! part is begun anew.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use http::HeaderValue;
@@ -28,8 +29,10 @@ use super::open;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// The hash of the URL.
+    /// The hash of the URL that was asked for.
     pub(super) of: String,
+    /// The hash of the one that answered, whose tag it is.
+    pub(super) from: String,
     /// Without secrets.
     pub(super) url: String,
     pub(super) etag: HeaderValue,
@@ -76,14 +79,12 @@ impl Stamp {
 
     /// That of this part, if it has one that can be read.
     pub(super) fn read(part: &Path) -> io::Result<Option<Self>> {
-        let path = Self::path(part);
-        match fs::metadata(&path) {
-            Ok(meta) if meta.len() <= LONGEST => {}
-            Ok(_) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        }
-        Ok(Self::parse(&fs::read(&path)?))
+        let Some(file) = open::for_reading(&Self::path(part))? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        file.take(LONGEST).read_to_end(&mut bytes)?;
+        Ok(Self::parse(&bytes))
     }
 
     pub(super) fn write(&self, part: &Path) -> io::Result<()> {
@@ -103,12 +104,13 @@ impl Stamp {
     fn to_bytes(&self) -> Vec<u8> {
         let Self {
             of,
+            from,
             url,
             etag,
             length,
             spans,
         } = self;
-        let mut bytes = format!("{FIRST}\nof {of}\nurl {url}\netag ").into_bytes();
+        let mut bytes = format!("{FIRST}\nof {of}\nfrom {from}\nurl {url}\netag ").into_bytes();
         bytes.extend_from_slice(etag.as_bytes());
         if let Some(length) = length {
             bytes.extend_from_slice(format!("\nlength {length}").as_bytes());
@@ -149,6 +151,7 @@ impl Stamp {
         }
         Some(Self {
             of: text("of")?,
+            from: text("from")?,
             url: text("url")?,
             etag: HeaderValue::from_bytes(value("etag")?).ok()?,
             length,
@@ -199,6 +202,7 @@ mod tests {
     fn stamp(length: Option<u64>) -> Stamp {
         Stamp {
             of: "5f0c61d5".to_owned(),
+            from: "aa0c61d5".to_owned(),
             url: "http://h/ü?sig=…".to_owned(),
             etag: HeaderValue::from_bytes(b"\"a \xfc\"").unwrap(),
             length,
@@ -235,7 +239,7 @@ mod tests {
             stamp.spans[span].done = done;
             assert_eq!(Stamp::read(&part).unwrap().as_ref(), Some(&stamp));
         }
-        fs::remove_file(Stamp::path(&part)).unwrap();
+        std::fs::remove_file(Stamp::path(&part)).unwrap();
     }
 
     /// As where its writer was killed between the two halves of a write.

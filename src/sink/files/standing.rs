@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{CONTENT_ENCODING, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
-use super::memo;
+use super::memo::{self, Memo};
 use super::part::show;
 use crate::body::Body;
 use crate::digest::Check;
@@ -19,7 +19,7 @@ pub(crate) struct Standing {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     /// What the server called it, if it was remembered and the file is still that.
-    etag: Option<HeaderValue>,
+    memo: Option<Memo>,
     /// In whole seconds: else it is not from a server.
     modified: Option<SystemTime>,
 }
@@ -38,16 +38,27 @@ impl Standing {
         let modified = meta.modified().ok().filter(|&time| is_from_a_server(time));
         Ok(Some(Self {
             path: path.to_owned(),
-            etag: memo::recall(path, &meta),
+            memo: memo::recall(path, &meta),
             bytes: meta.len(),
             modified,
         }))
     }
 
+    /// To be asked about at this URL: the tag of another says nothing there (RFC 9110, section 8.8.3).
+    pub(super) fn for_url(mut self, from: Option<&str>) -> Self {
+        self.memo = self.memo.filter(|memo| Some(&*memo.from) == from);
+        self
+    }
+
+    /// There is something to ask by: an answer to no question shows nothing.
+    pub(super) fn can_be_asked_about(&self) -> bool {
+        self.memo.is_some() || self.modified.is_some()
+    }
+
     /// Has the server say whether it is the same, as far as there is something to ask by.
     pub(crate) fn ask(&self, headers: &mut HeaderMap) {
-        if let Some(etag) = &self.etag {
-            headers.insert(IF_NONE_MATCH, etag.clone());
+        if let Some(memo) = &self.memo {
+            headers.insert(IF_NONE_MATCH, memo.etag.clone());
         }
         let date = self.modified.map(httpdate::fmt_http_date);
         if let Some(date) = date.and_then(|date| HeaderValue::try_from(date).ok()) {
@@ -57,10 +68,10 @@ impl Standing {
 
     /// Whether that is what a 304 says.
     pub(crate) fn is_same_by(&self, answer: &HeaderMap) -> bool {
-        if self.etag.is_some() {
+        if let Some(memo) = &self.memo {
             // By which it was judged (RFC 9110, section 13.2.2), unless the server knows none.
             let etag = answer.get(ETAG);
-            return etag.is_none() || etag.map(opaque) == self.etag.as_ref().map(opaque);
+            return etag.is_none_or(|etag| opaque(etag) == opaque(&memo.etag));
         }
         // Some answer so to any later date; but a file of another date is another file.
         answer
@@ -81,8 +92,8 @@ impl Standing {
     /// Just as long and as old as what comes, and not of another tag.
     pub(super) fn is_same_as(&self, body: &Body<'_>) -> bool {
         let headers = body.headers();
-        let tags = (self.etag.as_ref(), headers.get(ETAG));
-        let is_of_another_tag = matches!(tags, (Some(ours), Some(theirs)) if ours != theirs);
+        let tags = (self.memo.as_ref(), headers.get(ETAG));
+        let is_of_another_tag = matches!(tags, (Some(memo), Some(theirs)) if memo.etag != theirs);
         body.content_length() == Some(self.bytes)
             && !is_of_another_tag
             && !headers.contains_key(CONTENT_ENCODING)

@@ -343,3 +343,71 @@ fn a_batch_that_is_dropped_half_way_is_gone_on_with() {
         100
     );
 }
+
+/// As the run that was killed after the first of them goes on.
+#[test]
+fn a_request_is_done_by_its_own_file() {
+    use fetchpool::{HeaderName, HeaderValue};
+    let origin = origin();
+    let language = |tongue| {
+        let name = HeaderName::from_static("accept-language");
+        Request::new(origin.url("/f")).header(name, HeaderValue::from_static(tongue))
+    };
+    let sets = [
+        ["a.bin", "b.bin"].map(|name| Request::new(origin.url("/f")).save_as(name)),
+        ["de", "fr"].map(language),
+        ["x", "x"].map(|_| Request::new(origin.url("/f"))),
+    ];
+    for (i, [first, second]) in sets.into_iter().enumerate() {
+        let directory = directory(&format!("journal-own-{i}"));
+        once().save_all([&first], to(&directory)).for_each(drop);
+        let outcomes: Vec<_> = once()
+            .save_all([&first, &second], to(&directory))
+            .in_order()
+            .collect();
+        let [first, second] = &outcomes[..] else {
+            panic!("two in, two out");
+        };
+        let [first, second] = [first, second].map(|saved| saved.as_ref().unwrap());
+        assert!(first.was_present() && !second.was_present(), "{i}");
+        assert_eq!(second.status().unwrap(), 200, "{i}");
+        assert_ne!(first.path(), second.path(), "{i}");
+    }
+}
+
+/// Its workers may be on their way out still.
+#[test]
+fn a_batch_that_is_over_does_not_keep_it_from_the_next() {
+    let origin = origin();
+    let directory = directory("journal-next");
+    let urls: Vec<_> = (0..8).map(|i| origin.url(&format!("/{i}"))).collect();
+    let downloader = once();
+    for i in 0..60 {
+        let mut batch = downloader.save_all(&urls, to(&directory).on_exist(OnExist::Overwrite));
+        // Read to its end, or dropped.
+        let wanted = if i % 2 == 0 { 9 } else { 1 };
+        for saved in batch.by_ref().take(wanted) {
+            saved.unwrap_or_else(|error| panic!("{i}: {error}"));
+        }
+        if i % 10 == 0 {
+            fs::remove_file(directory.0.join("journal")).unwrap();
+        }
+    }
+}
+
+/// Its length is expected as much as its digest.
+#[test]
+fn a_file_of_another_length_than_expected_is_not_done() {
+    let origin = origin();
+    let directory = directory("journal-length");
+    let save = |request: Request| once().save_all([request], to(&directory)).next().unwrap();
+    save(Request::new(origin.url("/f"))).unwrap();
+    let error = save(Request::new(origin.url("/f")).expect_length(5)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Digest);
+    for policy in [OnExist::Skip, OnExist::Update, OnExist::SameOrBoth] {
+        let to = To::new(directory.0.join("files")).on_exist(policy);
+        let request = Request::new(origin.url("/f")).expect_length(5);
+        let error = once().save_all([request], to).next().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Digest, "{policy:?}");
+    }
+}

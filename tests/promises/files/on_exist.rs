@@ -7,8 +7,8 @@ use fetchpool::{Directory as To, ErrorKind, OnExist, Saved};
 
 use super::Directory;
 use super::archive::{Archive, Content, DATE, LATER};
-use crate::once;
 use crate::support::{Origin, Reply};
+use crate::{once, with};
 
 fn content() -> Content {
     Content::new(1000, 0)
@@ -312,5 +312,115 @@ fn a_body_that_turns_out_to_be_the_same_is_not_kept_twice() {
         });
         save(&archive, &directory, OnExist::SameOrBoth).unwrap();
         assert_eq!(directory.files().len(), files);
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+#[test]
+fn a_tag_says_nothing_of_where_a_redirect_leads_later() {
+    let origin = Origin::start(|incoming| match (incoming.target(), incoming.visit()) {
+        ("/f", 1) => Reply::redirect(302, "/v1"),
+        ("/f", _) => Reply::redirect(302, "/v2"),
+        ("/v1", _) => Content {
+            date: None,
+            ..content()
+        }
+        .reply(incoming),
+        _ => Content {
+            date: None,
+            ..Content::new(2000, 1)
+        }
+        .reply(incoming),
+    });
+    let directory = Directory::new("tag-elsewhere");
+    let to = To::new(&directory.0)
+        .on_exist(OnExist::Update)
+        .keep_etag(true);
+    for bytes in [1000, 2000] {
+        let saved = once()
+            .save_all([origin.url("/f")], to.clone())
+            .next()
+            .unwrap()
+            .unwrap();
+        assert!(!saved.was_present());
+        assert_eq!(directory.read("f").len(), bytes);
+    }
+}
+
+/// The name is told by the responses: to be another request's, or one's own of an earlier run.
+#[test]
+fn a_file_of_the_same_batch_is_not_what_stands_there() {
+    let origin = Origin::start(|incoming| {
+        let seed = incoming.target().as_bytes()[1];
+        let reply = Content {
+            etag: None,
+            ..Content::new(1000, seed)
+        }
+        .reply(incoming);
+        reply.header("Content-Disposition", "attachment; filename=r.pdf")
+    });
+    let urls = ["/1", "/2", "/3"].map(|path| origin.url(path));
+    let one_by_one = with(|b| b.workers(1));
+    for policy in [
+        OnExist::SameOrBoth,
+        OnExist::Update,
+        OnExist::Skip,
+        OnExist::Error,
+        OnExist::Overwrite,
+        OnExist::KeepBoth,
+    ] {
+        let directory = Directory::new(&format!("told-{policy:?}"));
+        let to = To::new(&directory.0).on_exist(policy);
+        let run = || one_by_one.save_all(&urls, to.clone()).in_order();
+        for (saved, seed) in run().zip(*b"123") {
+            let saved = saved.unwrap();
+            assert!(!saved.was_present(), "{policy:?}");
+            assert_eq!(
+                fs::read(saved.path()).unwrap(),
+                *Content::new(1000, seed).body
+            );
+        }
+        assert_eq!(
+            directory.files(),
+            ["r (1).pdf", "r (2).pdf", "r.pdf"],
+            "{policy:?}"
+        );
+        let present = run()
+            .filter(|saved| saved.as_ref().is_ok_and(Saved::was_present))
+            .count();
+        match policy {
+            OnExist::SameOrBoth | OnExist::Update | OnExist::Skip => assert_eq!(present, 3),
+            _ => assert_eq!(present, 0),
+        }
+        for (name, seed) in [("r.pdf", b'1'), ("r (1).pdf", b'2'), ("r (2).pdf", b'3')] {
+            assert_eq!(
+                directory.read(name),
+                *Content::new(1000, seed).body,
+                "{policy:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_no_file_takes_nobodys_place() {
+    let origin = Origin::start(|incoming| {
+        let status = incoming.target()[1..]
+            .split('/')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        Reply::status(status).body(if status == 204 { "" } else { "not a file" })
+    });
+    for status in [201, 202, 204, 205, 226, 299, 300, 302, 304] {
+        let directory = Directory::new(&format!("no-file-{status}"));
+        fs::create_dir(&directory.0).unwrap();
+        fs::write(directory.0.join("f"), "precious").unwrap();
+        let to = To::new(&directory.0).on_exist(OnExist::Update);
+        let url = origin.url(&format!("/{status}/f"));
+        once().save_all([url], to).next().unwrap().unwrap_err();
+        assert_eq!(directory.files(), ["f"], "{status}");
+        assert_eq!(directory.read("f"), b"precious", "{status}");
     }
 }

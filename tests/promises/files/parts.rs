@@ -332,3 +332,80 @@ fn two_at_one_url_do_not_share_a_part() {
     assert_eq!(directory.files(), ["big.bin"]);
     assert_eq!(directory.read("big.bin"), *content().body);
 }
+
+/// `/f` redirects to one resource first, and then to another whose tag is the same: a tag is of one
+/// resource alone (RFC 9110, section 8.8.3).
+#[test]
+fn bytes_are_not_joined_with_those_of_where_a_redirect_leads_later() {
+    for part_is_whole in [false, true] {
+        let first = content().cut_after(CUT);
+        let other = Content::new(SIZE, 9);
+        let served = other.clone();
+        let origin = Origin::start(
+            move |incoming| match (incoming.target(), incoming.visit()) {
+                ("/f", 1) => Reply::redirect(302, "/v1"),
+                ("/f", _) => Reply::redirect(302, "/v2"),
+                ("/v1", _) => first.reply(incoming),
+                _ => served.reply(incoming),
+            },
+        );
+        let directory = Directory::new(&format!("elsewhere-{part_is_whole}"));
+        let save = || {
+            once()
+                .save_all([origin.url("/f")], &directory.0)
+                .next()
+                .unwrap()
+        };
+        save().unwrap_err();
+        if part_is_whole {
+            fs::write(directory.0.join(&directory.files()[0]), &*content().body).unwrap();
+        }
+        assert_eq!(save().unwrap().report().resumed_from(), None);
+        assert_eq!(directory.read("f"), *other.body);
+        assert_eq!(directory.files(), ["f"]);
+    }
+}
+
+#[test]
+fn nor_are_they_by_a_retry() {
+    let (first, other) = (content().cut_after(CUT), Content::new(SIZE, 9));
+    let served = other.clone();
+    let origin = Origin::start(
+        move |incoming| match (incoming.target(), incoming.visit()) {
+            ("/f", 1) => Reply::redirect(302, "/v1"),
+            ("/f", _) => Reply::redirect(302, "/v2"),
+            ("/v1", 1) => first.reply(incoming),
+            ("/v1", _) => Reply::status(503),
+            _ => served.reply(incoming),
+        },
+    );
+    let directory = Directory::new("elsewhere-retry");
+    let retrying = with(|b| b.retry(RetryPolicy::new().base(Duration::from_millis(1))));
+    retrying
+        .save_all([origin.url("/f")], &directory.0)
+        .next()
+        .unwrap()
+        .unwrap();
+    assert_eq!(directory.read("f"), *other.body);
+}
+
+/// As of a store that signs its URLs anew each time.
+#[test]
+fn a_signature_makes_no_other_resource() {
+    let (first, whole) = (content().cut_after(CUT), content());
+    let origin = Origin::start(move |incoming| match incoming.target() {
+        "/f" => Reply::redirect(302, format!("/store/f?date={0}&sig={0}", incoming.visit())),
+        "/store/f?date=1&sig=1" => first.reply(incoming),
+        _ => whole.reply(incoming),
+    });
+    let directory = Directory::new("signed");
+    let save = || {
+        once()
+            .save_all([origin.url("/f")], &directory.0)
+            .next()
+            .unwrap()
+    };
+    save().unwrap_err();
+    assert_eq!(save().unwrap().report().resumed_from(), Some(CUT as u64));
+    assert_eq!(directory.read("f"), *content().body);
+}

@@ -217,3 +217,27 @@ fn what_the_response_names_is_not_fetched_again_either() {
         assert_eq!(fs::read(directory.0.join("f")).unwrap(), b"told");
     }
 }
+
+#[test]
+fn a_path_of_the_callers_is_taken_as_it_is_or_is_an_error() {
+    let origin = origin();
+    let directory = Directory::new("just-there");
+    fs::create_dir(&directory.0).unwrap();
+    let save = |path: PathBuf| {
+        let request = Request::new(origin.url("/f")).save_to(path);
+        once().save_all([request], &directory.0).next().unwrap()
+    };
+    for path in ["".into(), directory.0.join(".."), directory.0.join("new/")] {
+        assert_eq!(save(path).unwrap_err().kind(), ErrorKind::Io);
+    }
+    // As long as a name can be.
+    let longest = directory.0.join("ü".repeat(127));
+    assert_eq!(save(longest.clone()).unwrap().path(), longest);
+    #[cfg(target_os = "linux")]
+    for byte in [0xfe, 0xff] {
+        use std::os::unix::ffi::OsStrExt;
+        let path = directory.0.join(std::ffi::OsStr::from_bytes(&[b'f', byte]));
+        let saved = save(path.clone()).unwrap();
+        assert_eq!((saved.path(), saved.was_present()), (&*path, false));
+    }
+}
