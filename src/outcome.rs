@@ -43,6 +43,8 @@ pub(crate) struct Progress {
     pub(crate) namesakes: u32,
     /// What the sink had of it turned out to be of no use: it is not asked about again.
     pub(crate) is_afresh: bool,
+    /// It does not come in pieces: that was tried.
+    pub(crate) is_in_one_stream: bool,
     pub(crate) resumed_from: Option<u64>,
     /// Between attempts, in sum.
     pub(crate) paused: Duration,
@@ -125,13 +127,6 @@ impl Report {
     pub(crate) fn mirror(&self) -> Option<&Url> {
         let turned = self.progress.mirrors.checked_sub(1)?;
         self.request.mirrors().nth(turned)
-    }
-
-    /// Back to where the way begins.
-    pub(crate) fn start_over(&mut self) {
-        let mirror = self.mirror().cloned();
-        self.progress.redirects.clear();
-        self.progress.redirects.extend(mirror);
     }
 
     pub(crate) fn mirrors_left(&self) -> usize {

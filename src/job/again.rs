@@ -94,13 +94,13 @@ impl Running {
         }
     }
 
-    /// Nothing more is to be had here.
+    /// Nothing more is to be had here. A mirror is for all pieces of a file, once they have ended.
     pub(super) fn turn_to_mirror(mut self, turn: &mut Turn<'_, Job>, fault: Fault) {
         use ErrorKind::{Cancelled, InvalidUrl, Io, Panicked};
         let is_ours = matches!(fault.kind, Cancelled | InvalidUrl | Io | Panicked);
         let is_over = deadline(&*self.course, &self.report).is_some_and(|end| end.has_passed());
-        // A piece cannot: its file does, once all pieces have ended.
-        if is_ours || is_over || self.piece.is_some() || self.report.mirrors_left() == 0 {
+        let is_piece = self.piece.is_some();
+        if is_piece || is_ours || is_over || self.report.mirrors_left() == 0 {
             return self.end(turn, fault);
         }
         log::debug!("{}: turning to a mirror: {fault}", self.report.shown_url());
@@ -108,13 +108,22 @@ impl Running {
         progress.mirrors += 1;
         progress.attempts_elsewhere = progress.attempts;
         progress.is_afresh = false;
+        progress.is_in_one_stream = false;
         self.begin_again(turn, None);
     }
 
-    /// Another attempt, from where the way begins.
+    /// Another attempt.
     fn begin_again(mut self, turn: &mut Turn<'_, Job>, at: Option<Instant>) {
         self.report.progress.is_in_attempt = false;
-        self.report.start_over();
+        self.go_back(turn, at);
+    }
+
+    /// To where the way begins.
+    pub(super) fn go_back(mut self, turn: &mut Turn<'_, Job>, at: Option<Instant>) {
+        let mirror = self.report.mirror().cloned();
+        let progress = &mut self.report.progress;
+        progress.redirects.clear();
+        progress.redirects.extend(mirror);
         let host = Key::host(self.url());
         turn.again(self.wait_for(host), at);
     }

@@ -282,11 +282,11 @@ impl Running {
     /// In one piece. It is the same attempt, and the first that asks for all.
     fn begin_anew(mut self, turn: &mut Turn<'_, Job>) {
         let progress = &mut self.report.progress;
+        // Also where the part cannot be removed: it would be gone on with for ever.
         progress.is_afresh = true;
+        progress.is_in_one_stream = true;
         progress.resumed_from = None;
-        self.report.start_over();
-        let host = Key::host(self.url());
-        turn.again(self.wait_for(host), None);
+        self.go_back(turn, None);
     }
 }
 

@@ -60,6 +60,7 @@ impl Running {
             }
             Ok(Hop::Afresh) => {
                 self.report.progress.is_afresh = true;
+                self.report.progress.is_in_one_stream = true;
                 let host = Key::host(self.url());
                 turn.again(self.wait_for(host), None);
             }

@@ -27,7 +27,7 @@ pub(crate) enum Stock {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) bytes: u64,
-    /// Of the whole, if a part has told it.
+    /// Of the whole, if a part that the sink has asked for has told it.
     pub(crate) length: Option<u64>,
 }
 

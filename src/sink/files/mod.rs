@@ -282,7 +282,9 @@ impl Files {
                 target
             }
         };
-        self.settle_part(part, &target, head, report, check)
+        let landed = self.settle_part(part, &target, head, report, check)?;
+        self.forget_other_parts(report);
+        Ok(landed)
     }
 
     /// A file that stands there and is what comes.
@@ -500,7 +502,9 @@ impl Sink for Files {
             Some(part) if part.spans().is_some() => return self.found_divided(part, request),
             Some(part) => return Ok(Stock::Begun(Box::new(part))),
             None if report.progress.is_afresh => return Ok(Stock::Nothing),
-            None if request.its_segments() > 1 => return Ok(Stock::First(standing)),
+            None if request.its_segments() > 1 && !report.progress.is_in_one_stream => {
+                return Ok(Stock::First(standing));
+            }
             None => {}
         }
         Ok(standing.map_or(Stock::Nothing, Stock::Standing))

@@ -132,7 +132,11 @@ fn a_file_in_pieces_that_has_no_room_is_known_by_its_first_part() {
     let content = Content::new(6 * 1024 * 1024, 0);
     let origin = Origin::start(move |incoming| content.reply(incoming));
     let request = Request::new(origin.url("/f")).segments(n(2));
-    let error = once().save_all([request], &disk).next().unwrap().unwrap_err();
+    let error = once()
+        .save_all([request], &disk)
+        .next()
+        .unwrap()
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains(" are free"), "{error}");
     assert_eq!(origin.targets(), ["/f"]);

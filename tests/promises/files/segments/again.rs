@@ -57,6 +57,7 @@ fn pieces_are_tried_again_each_by_itself() {
 #[test]
 fn a_piece_that_fails_for_good_is_the_one_error_of_its_file() {
     let (begun, read_on) = (Gate::new(), Gate::new());
+    let is_begun = begun.clone();
     let served = content();
     let origin = serve(content(), move |incoming| match piece(incoming) {
         _ if incoming.target() == "/after" => {
@@ -72,7 +73,11 @@ fn a_piece_that_fails_for_good_is_the_one_error_of_its_file() {
         _ => None,
     });
     let directory = Directory::new("segments-failed");
-    let requests = [request(&origin), Request::new(origin.url("/after"))];
+    let after = || {
+        is_begun.wait();
+        Request::new(origin.url("/after"))
+    };
+    let requests = std::iter::once(request(&origin)).chain(std::iter::once_with(after));
     let two = with(|b| b.per_host(n(2)));
     let outcomes: Vec<_> = two.save_all(requests, &directory.0).in_order().collect();
     assert_eq!(outcomes.len(), 2);

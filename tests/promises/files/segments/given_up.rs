@@ -8,7 +8,10 @@ use fetchpool::RetryPolicy;
 
 use super::super::Directory;
 use super::super::archive::Content;
-use super::{MIB, PIECES, SIZE, assert_all_is_free, assert_is, content, other, piece, save, serve};
+use super::{
+    MIB, PIECES, SIZE, all_ranges, assert_all_is_free, assert_is, content, other, piece, ranges,
+    request, save, serve,
+};
 use crate::support::{Gate, Origin, Reply};
 use crate::{once, with};
 
@@ -164,4 +167,41 @@ fn dice(seed: u64, step: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// All of it, with what it can do itself: the pieces that came from elsewhere are no part of it.
+#[test]
+fn a_mirror_is_turned_to_once_for_all_pieces() {
+    let first = serve(content(), |incoming| {
+        (piece(incoming) == Some(2)).then(|| Reply::status(404))
+    });
+    let second = serve(other(), |_| None);
+    let directory = Directory::new("segments-mirror");
+    let request = request(&first).mirror(second.url("/elsewhere"));
+    let outcomes: Vec<_> = with(|b| b.workers(1))
+        .save_all([request], &directory.0)
+        .collect();
+    assert_eq!(outcomes.len(), 1);
+    let saved = outcomes[0].as_ref().unwrap();
+    assert_eq!(ranges(&second), all_ranges());
+    assert_eq!((first.log().len(), saved.report().attempts()), (3, 2));
+    assert_eq!(saved.url().path(), "/elsewhere");
+    assert_is(&directory, &other());
+}
+
+/// Also where that is cut, and another attempt made.
+#[test]
+fn what_came_in_one_stream_is_not_divided_any_more() {
+    let origin = serve(content(), move |incoming| match piece(incoming) {
+        Some(2) => Some(Reply::status(200).body("another")),
+        None if incoming.visit() < 6 => Some(Reply::status(200).declared_length(9).then_close()),
+        _ => None,
+    });
+    let directory = Directory::new("segments-one-stream");
+    let retries = RetryPolicy::new().base(Duration::from_millis(1));
+    let saved = save(&with(|b| b.workers(1).retry(retries)), &origin, &directory).unwrap();
+    let asked: Vec<_> = origin.log().iter().map(|i| piece(i)).collect();
+    assert_eq!(asked, [Some(0), Some(1), Some(2), None, None, None]);
+    assert_eq!(saved.report().attempts(), 3);
+    assert_is(&directory, &content());
 }
