@@ -68,7 +68,8 @@ pub enum NameFrom {
     /// cannot choose it.
     #[default]
     FirstUrl,
-    /// The one that answered, after redirects.
+    /// The one that answered, after redirects. Of several files of one name it is then the first to come
+    /// that has it without a number, as it is where `Content-Disposition` names them: runs may differ.
     FinalUrl,
 }
 
@@ -132,6 +133,9 @@ impl Directory {
 
     /// Has a function say where a response's file goes, relative to the directory. It goes before
     /// all else that gives names but [`Request::save_as`](crate::Request::save_as).
+    ///
+    /// Where it leads to another file system than the directory is on, by a link or a mount, a file cannot
+    /// be put there: until it has its name it is in the directory itself.
     ///
     /// What it returns is made safe: roots and `..` are left out, and each part is made a name
     /// that all systems take. The body cannot be read by it.
