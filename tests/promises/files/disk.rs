@@ -387,3 +387,45 @@ fn what_is_no_file_in_a_parts_place_is_an_error_or_passed_over() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
 }
+
+/// `ulimit -f`: of one file, not of the disk.
+#[cfg(unix)]
+#[test]
+fn a_file_larger_than_the_process_may_write_is_an_error_of_that_file() {
+    use std::process::Command;
+    const TEST: &str =
+        "files::disk::a_file_larger_than_the_process_may_write_is_an_error_of_that_file";
+    const LIMITED: &str = "FETCHPOOL_TEST_LIMITED";
+    if std::env::var_os(LIMITED).is_none() {
+        // Without the signal, which would end the process. 100 blocks of 512 or 1024 bytes.
+        let output = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().unwrap())
+            .args([TEST, "--exact", "--nocapture"])
+            .env(LIMITED, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = said + &String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+        return;
+    }
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/small" => Reply::ok(vec![b's'; 40_000]),
+        "/untold" => Reply::status(200).chunked(vec![vec![b'l'; 50_000]; 6]),
+        _ => Reply::ok(vec![b'l'; 3_000_000]),
+    });
+    let directory = Directory::new("ulimit");
+    let urls = ["/untold", "/told", "/small"].map(|path| origin.url(path));
+    let outcomes: Vec<_> = once().save_all(&urls, &directory.0).in_order().collect();
+    for outcome in &outcomes[..2] {
+        let error = outcome.as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.to_string().contains(".part"), "{error}");
+    }
+    assert_eq!(outcomes[2].as_ref().unwrap().bytes(), 40_000);
+    assert_eq!(directory.files(), ["small"]);
+}

@@ -409,3 +409,43 @@ fn a_signature_makes_no_other_resource() {
     assert_eq!(save().unwrap().report().resumed_from(), Some(CUT as u64));
     assert_eq!(directory.read("f"), *content().body);
 }
+
+/// Of a sparse file, so that nobody has to wait for it.
+#[cfg(unix)]
+#[test]
+fn a_part_of_more_than_four_gibibytes_is_gone_on_with_at_its_end() {
+    const WHOLE: u64 = 5 << 30;
+    const REST: u64 = 1000;
+    let origin = Origin::start(|incoming| match incoming.range_start() {
+        None => Reply::status(200)
+            .header("ETag", "\"v1\"")
+            .chunked_part([vec![0; 100_000]])
+            .then_close(),
+        Some(start) => Reply::status(206)
+            .header("ETag", "\"v1\"")
+            .header(
+                "Content-Range",
+                format!("bytes {start}-{}/{WHOLE}", WHOLE - 1),
+            )
+            .body(vec![b'x'; (WHOLE - start).min(2 * REST) as usize]),
+    });
+    let directory = Directory::new("five-gibibytes");
+    let to = || fetchpool::Directory::new(&directory.0).sync(false);
+    let save = || once().save_all([origin.url("/f")], to()).next().unwrap();
+    save().unwrap_err();
+    let part = directory.0.join(&directory.files()[0]);
+    let part = fs::OpenOptions::new().write(true).open(part).unwrap();
+    part.set_len(WHOLE - REST).unwrap();
+    drop(part);
+    let saved = save().unwrap();
+    assert_eq!(
+        (saved.bytes(), saved.report().resumed_from()),
+        (WHOLE, Some(WHOLE - REST))
+    );
+    let mut file = fs::File::open(saved.path()).unwrap();
+    let mut end = Vec::new();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::End(-2 * REST as i64)).unwrap();
+    std::io::Read::read_to_end(&mut file, &mut end).unwrap();
+    assert_eq!(end[..REST as usize], [0; REST as usize]);
+    assert_eq!(end[REST as usize..], [b'x'; REST as usize]);
+}
