@@ -205,3 +205,24 @@ fn what_came_in_one_stream_is_not_divided_any_more() {
     assert_eq!(saved.report().attempts(), 3);
     assert_is(&directory, &content());
 }
+
+/// What an earlier run had was of it, and is not in what came.
+#[test]
+fn a_file_that_has_changed_since_the_last_run_is_not_gone_on_with() {
+    let origin = serve(other(), |incoming| {
+        let is_old = incoming.visit() < 3;
+        is_old.then(|| match piece(incoming) {
+            Some(1) => Reply::status(404),
+            _ => content().reply(incoming),
+        })
+    });
+    let directory = Directory::new("segments-old");
+    let one = with(|b| b.workers(1));
+    save(&one, &origin, &directory).unwrap_err();
+    let saved = save(&one, &origin, &directory).unwrap();
+    // One piece, and then the whole.
+    let asked: Vec<_> = origin.log()[2..].iter().map(|i| piece(i)).collect();
+    assert_eq!(asked, [Some(1), None]);
+    assert_eq!(saved.report().resumed_from(), None);
+    assert_is(&directory, &other());
+}
