@@ -5,10 +5,13 @@
 //! [`Directory::journal`](crate::Directory::journal).
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName};
@@ -18,12 +21,18 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use super::Landed;
 use super::open::{self, Lock, Locked};
 use super::placing::fingerprint_of;
+use super::publish::parent_of;
 use crate::digest::Digest;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::redirect::strip_credentials;
 use crate::outcome::Report;
 
 const FIRST: &str = "fetchpool journal 1\n";
+
+/// How long one that is taken is waited for. A run that ends, or a batch that is dropped while its
+/// first job still reads the journal, has it for a moment more.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 pub(super) struct Journal {
     path: PathBuf,
@@ -35,7 +44,8 @@ struct Opened {
     /// What it said then.
     done: HashMap<String, Done>,
     /// Locked, against other runs, for as long as this lives. The mutex is there so that each line
-    /// is written in one piece: it is held over a write to the end of a file, and over nothing else. `None` once the batch is over.
+    /// is written in one piece: it is held over a write to the end of a file, and over nothing else.
+    /// `None` once the batch is over.
     file: Mutex<Option<Locked>>,
     /// That it cannot be written is said once.
     is_lame: AtomicBool,
@@ -153,11 +163,7 @@ impl Journal {
 
 impl Opened {
     fn at(path: &Path) -> Result<Self, String> {
-        let file = match open::lock(path, true) {
-            Ok(Lock::Had(file)) => file,
-            Ok(Lock::Taken | Lock::Gone) => return Err("another run is using it".to_owned()),
-            Err(error) => return Err(error.to_string()),
-        };
+        let file = take(path).map_err(|error| error.to_string())?;
         Self::of(file).map_err(|error| error.to_string())
     }
 
@@ -190,6 +196,23 @@ impl Opened {
             done,
             file: Mutex::new(Some(file)),
             is_lame: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Has it for this run alone.
+fn take(path: &Path) -> io::Result<Locked> {
+    let until = Instant::now() + PATIENCE;
+    fs::create_dir_all(parent_of(path))?;
+    loop {
+        match open::lock(path, true)? {
+            Lock::Had(file) => return Ok(file),
+            Lock::Taken | Lock::Gone if Instant::now() < until => thread::sleep(LOOK_AGAIN),
+            Lock::Taken | Lock::Gone => {
+                return Err(io::Error::other(
+                    "another run is using it: wait for its end, or name another file",
+                ));
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ fn origin() -> Origin {
     })
 }
 
-/// The directory of the journal has to be there.
+/// One that is there.
 fn directory(name: &str) -> Directory {
     let directory = Directory::new(name);
     fs::create_dir(&directory.0).unwrap();
@@ -254,11 +254,16 @@ fn two_batches_never_share_one() {
 fn what_is_no_journal_is_left_as_it_is() {
     let origin = origin();
     let directory = directory("journal-none");
-    for (name, says) in [("notes", "not a journal"), ("none/there", "No such file")] {
+    fs::write(directory.0.join("notes"), "my notes\n").unwrap();
+    fs::write(directory.0.join("later"), "fetchpool journal 2\n").unwrap();
+    fs::create_dir(directory.0.join("one")).unwrap();
+    for (name, says) in [
+        ("notes", "not a journal"),
+        ("later", "another version"),
+        ("notes/journal", ""),
+        ("one", ""),
+    ] {
         let path = directory.0.join(name);
-        if !name.contains('/') {
-            fs::write(&path, "my notes\n").unwrap();
-        }
         let to = To::new(&directory.0).journal(&path);
         let error = once()
             .save_all([origin.url("/f")], to)
@@ -410,4 +415,44 @@ fn a_file_of_another_length_than_expected_is_not_done() {
         let error = once().save_all([request], to).next().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Digest, "{policy:?}");
     }
+}
+
+/// Its run may just be ending.
+#[test]
+fn a_journal_that_is_free_in_a_moment_is_waited_for() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |incoming| match incoming.target() {
+        "/1" => Reply::ok("x").after(&held),
+        _ => Reply::ok("x"),
+    });
+    let directory = directory("journal-moment");
+    std::thread::scope(|scope| {
+        let save = |path| {
+            let url = origin.url(path);
+            let saved = once().save_all([url], to(&directory)).next().unwrap();
+            saved.map(drop)
+        };
+        let first = scope.spawn(move || save("/1"));
+        gate.wait_for_waiters(1);
+        let second = scope.spawn(move || save("/2"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!second.is_finished());
+        gate.open();
+        first.join().unwrap().unwrap();
+        second.join().unwrap().unwrap();
+    });
+}
+
+/// Its directory is made, as that of the files is.
+#[test]
+fn a_journal_may_be_in_the_directory_of_the_files() {
+    let origin = origin();
+    let directory = Directory::new("journal-within");
+    for present in [false, true] {
+        let to = To::new(&directory.0).journal(directory.0.join(".journal"));
+        let saved = once().save_all([origin.url("/f")], to).next().unwrap();
+        assert_eq!(saved.unwrap().was_present(), present);
+    }
+    assert_eq!(directory.files(), [".journal", "f"]);
 }
