@@ -224,7 +224,7 @@ impl Directory {
     /// | outcome | `saved`, `present`, or why it failed: an [`ErrorKind`](crate::ErrorKind) |
     /// | key | the first 24 hexadecimal digits of the SHA-256 of the URL without its password; and of the request's headers, the path it names, and its number among those of one name, where there are such |
     /// | bytes | the file's length |
-    /// | path | the file's, relative to the directory if it is in it |
+    /// | path | the file's, relative to the directory if it is in it, absolute if not |
     /// | ETag | as the response had it |
     /// | Last-Modified | likewise |
     /// | digests | those that the request expected, with commas between them |

@@ -4,10 +4,12 @@
 //! ASCII are percent-encoded; `-` is nothing. The format is told in full at
 //! [`Directory::journal`](crate::Directory::journal).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{self, Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use super::Landed;
 use super::open::{self, Lock, Locked};
@@ -27,7 +29,10 @@ use crate::fault::{ErrorKind, Fault};
 use crate::http::redirect::strip_credentials;
 use crate::outcome::Report;
 
-const FIRST: &str = "fetchpool journal 1\n";
+const FIRST: &[u8] = b"fetchpool journal 1\n";
+
+/// The key's digits as bytes.
+type Key = [u8; 12];
 
 /// How long one that is taken is waited for. A run that ends, or a batch that is dropped while its
 /// first job still reads the journal, has it for a moment more.
@@ -42,7 +47,7 @@ pub(super) struct Journal {
 
 struct Opened {
     /// What it said then.
-    done: HashMap<String, Done>,
+    done: HashMap<Key, Done>,
     /// Locked, against other runs, for as long as this lives. The mutex is there so that each line
     /// is written in one piece: it is held over a write to the end of a file, and over nothing else.
     /// `None` once the batch is over.
@@ -51,23 +56,20 @@ struct Opened {
     is_lame: AtomicBool,
 }
 
-/// A file that an earlier run has fetched.
+/// A file that an earlier run has fetched. Small, as there may be millions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Done {
     /// Relative to the directory, if it is in it.
-    pub(super) path: PathBuf,
+    pub(super) path: Box<Path>,
     pub(super) bytes: u64,
-    digests: String,
+    digests: Option<Box<str>>,
 }
 
 impl Done {
     /// It was judged by these as well.
     pub(super) fn is_of(&self, digests: &[Digest]) -> bool {
-        let is_known = |digest: &Digest| {
-            self.digests
-                .split(',')
-                .any(|text| text.parse() == Ok(*digest))
-        };
+        let known = self.digests.as_deref().unwrap_or_default();
+        let is_known = |digest: &Digest| known.split(',').any(|text| text.parse() == Ok(*digest));
         digests.iter().all(is_known)
     }
 }
@@ -89,7 +91,10 @@ impl Journal {
     pub(super) fn done(&self, report: &Report) -> Result<Option<&Done>, Fault> {
         let opened = self.opened.get_or_init(|| Opened::at(&self.path));
         match opened {
-            Ok(opened) => Ok(key(report).and_then(|of| opened.done.get(&of))),
+            Ok(opened) => {
+                let key = key(report).and_then(|of| unhex(of.as_bytes()));
+                Ok(key.and_then(|key| opened.done.get(&key)))
+            }
             Err(why) => {
                 let detail = format!("cannot use the journal {}: {why}", self.path.display());
                 Err(Fault::new(ErrorKind::Io, detail))
@@ -110,8 +115,7 @@ impl Journal {
         {
             return;
         }
-        let path = landed.path.strip_prefix(directory);
-        let path = path.unwrap_or(&landed.path).to_string_lossy();
+        let path = known_from_anywhere(&landed.path, directory);
         let digests = report.request.its_digests().iter().map(Digest::to_string);
         let value = |name: &HeaderName| headers.get(name).map(|value| value.as_bytes());
         let outcome = if landed.was_present {
@@ -124,7 +128,7 @@ impl Journal {
             [
                 Some(outcome.as_bytes()),
                 Some(landed.bytes.to_string().as_bytes()),
-                Some(path.as_bytes()),
+                Some(path.as_os_str().as_encoded_bytes()),
                 value(&ETAG),
                 value(&LAST_MODIFIED),
                 Some(digests.collect::<Vec<_>>().join(",").as_bytes()),
@@ -142,11 +146,9 @@ impl Journal {
             return;
         };
         let url = report.shown_url();
-        let [outcome, rest @ ..] = fields;
-        let before = [outcome, Some(of.as_bytes())];
-        let fields = before.into_iter().chain(rest).chain([Some(url.as_bytes())]);
-        let fields: Vec<_> = fields.map(encoded).collect();
-        let line = fields.join("\t") + "\n";
+        let [outcome, bytes, path, etag, date, digests] = fields;
+        let (of, url) = (Some(of.as_bytes()), Some(url.as_bytes()));
+        let line = line([outcome, of, bytes, path, etag, date, digests, url]);
         let written = match &mut *opened.file.lock() {
             Some(file) => file.write_all(line.as_bytes()),
             // Nobody waits for its outcome any more.
@@ -168,35 +170,38 @@ impl Opened {
     }
 
     fn of(mut file: Locked) -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        // Of one whose writer was killed the last line is torn.
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n');
-        let text = String::from_utf8_lossy(&bytes[..whole.map_or(0, |end| end + 1)]);
-        let is_begun = FIRST.as_bytes().starts_with(&bytes);
-        let Some(lines) = text.strip_prefix(FIRST) else {
-            if !is_begun {
-                return Err(io::Error::other(
-                    "it is not a journal, or one of another version: name another file",
-                ));
-            }
-            file.set_len(0)?;
-            file.seek(SeekFrom::Start(0))?;
-            file.write_all(FIRST.as_bytes())?;
-            return Ok(Self::with(HashMap::new(), file));
-        };
-        let done = lines.lines().filter_map(parse).collect();
-        file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
-        file.seek(SeekFrom::End(0))?;
-        Ok(Self::with(done, file))
-    }
-
-    fn with(done: HashMap<String, Done>, file: Locked) -> Self {
-        Self {
+        let mut done = HashMap::new();
+        let mut lines = BufReader::new(&*file);
+        let mut first = Vec::new();
+        let length = FIRST.len() as u64;
+        lines.by_ref().take(length).read_to_end(&mut first)?;
+        // Torn where its writer was killed, as the last line may be.
+        let is_begun = first.len() < FIRST.len() && FIRST.starts_with(&first);
+        if !is_begun && first != FIRST {
+            return Err(io::Error::other(
+                "it is not a journal, or one of another version: name another file",
+            ));
+        }
+        let mut end = if is_begun { 0 } else { length };
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            let Some(whole) = line.strip_suffix(b"\n") else {
+                break;
+            };
+            done.extend(parse(whole));
+            end += line.len() as u64;
+            line.clear();
+        }
+        file.set_len(end)?;
+        file.seek(SeekFrom::Start(end))?;
+        if is_begun {
+            file.write_all(FIRST)?;
+        }
+        Ok(Self {
             done,
             file: Mutex::new(Some(file)),
             is_lame: AtomicBool::new(false),
-        }
+        })
     }
 }
 
@@ -231,8 +236,22 @@ fn key(report: &Report) -> Option<String> {
     Some(fingerprint_of(request.url()?, &more))
 }
 
+/// A path as it leads to the file from wherever the next run is started, and wherever the directory is
+/// by then.
+fn known_from_anywhere<'a>(file: &'a Path, directory: &Path) -> Cow<'a, Path> {
+    match file.strip_prefix(directory) {
+        Ok(within) => Cow::Borrowed(within),
+        // Fails where there is no current directory.
+        Err(_) => path::absolute(file).map_or(Cow::Borrowed(file), Cow::Owned),
+    }
+}
+
 /// What would end the field or the line, or is not to be seen.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+
+fn line(fields: [Option<&[u8]>; 8]) -> String {
+    fields.map(encoded).join("\t") + "\n"
+}
 
 fn encoded(field: Option<&[u8]>) -> String {
     match field {
@@ -242,25 +261,51 @@ fn encoded(field: Option<&[u8]>) -> String {
     }
 }
 
-fn decoded(field: &str) -> String {
-    match field {
-        "-" => String::new(),
-        field => percent_decode_str(field).decode_utf8_lossy().into_owned(),
-    }
+fn decoded(field: &[u8]) -> Option<Vec<u8>> {
+    (field != b"-").then(|| percent_decode(field).collect())
 }
 
 /// A file that was fetched, by its key. Failures are for people: they are tried again.
-fn parse(line: &str) -> Option<(String, Done)> {
-    let fields: Vec<_> = line.split('\t').collect();
-    let [outcome, of, bytes, path, _etag, _date, digests, _url] = fields[..] else {
+fn parse(line: &[u8]) -> Option<(Key, Done)> {
+    let fields: Vec<_> = line.split(|&byte| byte == b'\t').collect();
+    let [outcome, key, bytes, path, _etag, _date, digests, _url] = fields[..] else {
         return None;
     };
+    if !matches!(outcome, b"saved" | b"present") {
+        return None;
+    }
+    let digests = decoded(digests).map(String::from_utf8);
     let done = Done {
-        path: PathBuf::from(decoded(path)),
-        bytes: bytes.parse().ok()?,
-        digests: decoded(digests),
+        path: PathBuf::from(os_string(decoded(path)?)?).into(),
+        bytes: std::str::from_utf8(bytes).ok()?.parse().ok()?,
+        digests: digests.transpose().ok()?.map(Into::into),
     };
-    matches!(outcome, "saved" | "present").then(|| (of.to_owned(), done))
+    Some((unhex(key)?, done))
+}
+
+fn unhex(digits: &[u8]) -> Option<Key> {
+    let mut bytes = Key::default();
+    if digits.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        let value = digit(pair[0])? * 16 + digit(pair[1])?;
+        *byte = value.try_into().expect("two digits");
+    }
+    Some(bytes)
+}
+
+#[cfg(unix)]
+fn os_string(bytes: Vec<u8>) -> Option<OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    Some(OsString::from_vec(bytes))
+}
+
+/// What is not Unicode cannot be had back there, which costs a question.
+#[cfg(not(unix))]
+fn os_string(bytes: Vec<u8>) -> Option<OsString> {
+    String::from_utf8(bytes).ok().map(Into::into)
 }
 
 #[cfg(test)]
@@ -269,17 +314,74 @@ mod tests {
 
     use super::*;
 
+    type Field = Option<Vec<u8>>;
+
+    fn written(fields: &[Field; 6]) -> String {
+        let [path, etag, date, digests, url, _] = fields.each_ref().map(Option::as_deref);
+        let key = Some(&b"00010203040506070809fdfe"[..]);
+        line([
+            Some(b"saved"),
+            key,
+            Some(b"7"),
+            path,
+            etag,
+            date,
+            digests,
+            url,
+        ])
+    }
+
+    fn field() -> impl Strategy<Value = Field> {
+        let bytes = prop_oneof![
+            prop::collection::vec(any::<u8>(), 1..20),
+            Just(b"-".to_vec()),
+            Just(b"%2D".to_vec()),
+            "[\\PC\t\n\r%-]{1,20}".prop_map(String::into_bytes),
+        ];
+        prop::option::of(bytes)
+    }
+
     proptest! {
+        /// Paths, entity tags and URLs may be of any bytes.
         #[test]
-        fn a_field_is_read_as_it_was_written(text in "\\PC{0,20}|[\\x00-\\x7f]{0,20}|-") {
-            let written = encoded(Some(text.as_bytes()));
-            prop_assert!(!written.contains(['\t', '\n', '\r']) && !written.is_empty());
-            prop_assert_eq!(decoded(&written), text);
+        fn a_line_is_one_whatever_it_says(fields in prop::array::uniform6(field())) {
+            let line = written(&fields);
+            prop_assert!(line.is_ascii());
+            prop_assert_eq!(line.lines().count(), 1);
+            let read = line.trim_end_matches('\n').split('\t').skip(3);
+            let read: Vec<_> = read.map(|field| decoded(field.as_bytes())).collect();
+            prop_assert_eq!(&read[..], &fields[..5]);
+        }
+
+        #[cfg(unix)]
+        #[test]
+        fn a_file_is_read_as_it_was_written(path in prop::collection::vec(any::<u8>(), 1..20)) {
+            let digests = b"sha256:00,md5:11".to_vec();
+            let fields = [Some(path.clone()), None, None, Some(digests), None, None];
+            let line = written(&fields);
+            let (key, done) = parse(line.trim_end_matches('\n').as_bytes()).unwrap();
+            prop_assert_eq!(key, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0xfd, 0xfe]);
+            prop_assert_eq!(done.path.as_os_str().as_encoded_bytes(), &path[..]);
+            prop_assert_eq!(done.bytes, 7);
+            prop_assert_eq!(done.digests.as_deref(), Some("sha256:00,md5:11"));
         }
 
         #[test]
-        fn whatever_stands_there_is_a_line_or_none(line in "\\PC{0,40}|([a-z0-9%-]{0,9}\t){7}x") {
-            let _ = parse(&line);
+        fn whatever_stands_there_is_a_line_or_none(
+            line in prop::collection::vec(any::<u8>(), 0..80),
+            like in "saved\t([0-9a-f]{24}|\\PC{24})\t[0-9+]{0,25}(\t[\\PC%]{0,9}){4,6}",
+        ) {
+            let _ = (parse(&line), parse(like.as_bytes()));
+        }
+    }
+
+    /// However it came to stand before another.
+    #[test]
+    fn half_a_line_says_nothing() {
+        let line = written(&std::array::from_fn(|_| Some(b"abc".to_vec())));
+        let last = line.rfind('\t').unwrap();
+        for end in 0..last {
+            assert_eq!(parse(&line.as_bytes()[..end]), None, "{end}");
         }
     }
 }

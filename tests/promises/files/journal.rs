@@ -456,3 +456,58 @@ fn a_journal_may_be_in_the_directory_of_the_files() {
     }
     assert_eq!(directory.files(), [".journal", "f"]);
 }
+
+/// Its path means the same to the next run, which has another name for the directory, or is started
+/// somewhere else.
+#[cfg(unix)]
+#[test]
+fn a_file_outside_of_the_directory_is_found_again() {
+    let origin = origin();
+    let directory = directory("journal-outside");
+    let here = std::env::current_dir().unwrap();
+    let mut outside: std::path::PathBuf = here.components().skip(1).map(|_| "..").collect();
+    outside.push(directory.0.join("outside").strip_prefix("/").unwrap());
+    let save = || {
+        let to = to(&directory).on_exist(OnExist::KeepBoth);
+        let request = Request::new(origin.url("/f")).save_to(&outside);
+        once().save_all([request], to).next().unwrap().unwrap()
+    };
+    assert!(!save().was_present());
+    assert!(save().was_present());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_path_need_not_be_unicode() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let origin = origin();
+    let directory = directory("journal-bytes");
+    let path = std::ffi::OsStr::from_bytes(b"\xff\t%\n/f");
+    let path = directory.0.join("files").join(path);
+    let save = || {
+        let to = to(&directory).on_exist(OnExist::KeepBoth);
+        let request = Request::new(origin.url("/f")).save_to(&path);
+        once().save_all([request], to).next().unwrap().unwrap()
+    };
+    assert!(!save().was_present());
+    let again = save();
+    assert!(again.was_present());
+    assert_eq!(again.path(), path);
+    assert!(journal(&directory).contains("\t%FF%09%25%0A/f\t"));
+}
+
+#[test]
+fn a_journal_goes_with_another_directory_as_well() {
+    let origin = origin();
+    let directory = directory("journal-directories");
+    let save = |below: &str| {
+        let to = To::new(directory.0.join(below)).journal(directory.0.join("journal"));
+        let saved = once().save_all([origin.url("/f")], to).next().unwrap();
+        let saved = saved.unwrap();
+        assert_eq!(saved.path(), directory.0.join(below).join("f"));
+        saved.was_present()
+    };
+    let present = ["one", "other", "one", "other"].map(save);
+    assert_eq!(present, [false, false, true, true]);
+}
