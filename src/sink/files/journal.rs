@@ -51,7 +51,7 @@ struct Opened {
     /// Locked, against other runs, for as long as this lives. The mutex is there so that each line
     /// is written in one piece: it is held over a write to the end of a file, and over nothing else.
     /// `None` once the batch is over.
-    file: Mutex<Option<Locked>>,
+    lines: Mutex<Option<Lines<Locked>>>,
     /// That it cannot be written is said once.
     is_lame: AtomicBool,
 }
@@ -83,7 +83,7 @@ impl Journal {
     /// Lets another batch have it, before the last of this one's workers lets go of that.
     pub(super) fn close(&self) {
         if let Some(Ok(opened)) = self.opened.get() {
-            *opened.file.lock() = None;
+            *opened.lines.lock() = None;
         }
     }
 
@@ -149,8 +149,8 @@ impl Journal {
         let [outcome, bytes, path, etag, date, digests] = fields;
         let (of, url) = (Some(of.as_bytes()), Some(url.as_bytes()));
         let line = line([outcome, of, bytes, path, etag, date, digests, url]);
-        let written = match &mut *opened.file.lock() {
-            Some(file) => file.write_all(line.as_bytes()),
+        let written = match &mut *opened.lines.lock() {
+            Some(lines) => lines.add(&line),
             // Nobody waits for its outcome any more.
             None => return,
         };
@@ -199,7 +199,7 @@ impl Opened {
         }
         Ok(Self {
             done,
-            file: Mutex::new(Some(file)),
+            lines: Mutex::new(Some(Lines::new(file))),
             is_lame: AtomicBool::new(false),
         })
     }
@@ -219,6 +219,31 @@ fn take(path: &Path) -> io::Result<Locked> {
                 ));
             }
         }
+    }
+}
+
+/// Where lines are added.
+struct Lines<W> {
+    to: W,
+    /// The last was cut short, such as by a disk that is full: the next is not to be its end.
+    is_torn: bool,
+}
+
+impl<W: Write> Lines<W> {
+    fn new(to: W) -> Self {
+        Self { to, is_torn: false }
+    }
+
+    fn add(&mut self, line: &str) -> io::Result<()> {
+        let line = if self.is_torn {
+            Cow::Owned(format!("\n{line}"))
+        } else {
+            Cow::Borrowed(line)
+        };
+        self.is_torn = true;
+        self.to.write_all(line.as_bytes())?;
+        self.is_torn = false;
+        Ok(())
     }
 }
 
@@ -382,6 +407,42 @@ mod tests {
         let last = line.rfind('\t').unwrap();
         for end in 0..last {
             assert_eq!(parse(&line.as_bytes()[..end]), None, "{end}");
+        }
+    }
+
+    /// A disk that is full takes so many bytes more.
+    struct Full {
+        taken: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let amount = bytes.len().min(self.room);
+            self.room -= amount;
+            self.taken.extend_from_slice(&bytes[..amount]);
+            match amount {
+                0 => Err(io::ErrorKind::StorageFull.into()),
+                amount => Ok(amount),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_after_one_that_was_cut_short_stands_alone() {
+        for room in 0..4 {
+            let taken = Vec::new();
+            let mut lines = Lines::new(Full { taken, room });
+            assert!(lines.add("one\n").is_err() && lines.add("two\n").is_err());
+            lines.to.room = 100;
+            lines.add("three\n").unwrap();
+            lines.add("four\n").unwrap();
+            let text = String::from_utf8(lines.to.taken).unwrap();
+            assert!(text.ends_with("\nthree\nfour\n"), "{text:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How files are opened and locked. What only some systems have, is here.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
@@ -91,6 +91,16 @@ impl Deref for Locked {
 impl DerefMut for Locked {
     fn deref_mut(&mut self) -> &mut File {
         &mut self.0
+    }
+}
+
+impl Write for Locked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
