@@ -87,10 +87,13 @@ impl Journal {
         }
     }
 
+    fn opened(&self) -> &Result<Opened, String> {
+        self.opened.get_or_init(|| Opened::at(&self.path))
+    }
+
     /// What an earlier run has made of this URL.
     pub(super) fn done(&self, report: &Report) -> Result<Option<&Done>, Fault> {
-        let opened = self.opened.get_or_init(|| Opened::at(&self.path));
-        match opened {
+        match self.opened() {
             Ok(opened) => {
                 let key = key(report).and_then(|of| unhex(of.as_bytes()));
                 Ok(key.and_then(|key| opened.done.get(&key)))
@@ -109,13 +112,10 @@ impl Journal {
         headers: &HeaderMap,
         directory: &Path,
     ) {
-        // It says so already.
-        if landed.was_present
-            && matches!(self.done(report), Ok(Some(done)) if done.bytes == landed.bytes)
-        {
+        let path = known_from_anywhere(&landed.path, directory);
+        if landed.was_present && self.says(report, &path, landed.bytes) {
             return;
         }
-        let path = known_from_anywhere(&landed.path, directory);
         let digests = report.request.its_digests().iter().map(Digest::to_string);
         let value = |name: &HeaderName| headers.get(name).map(|value| value.as_bytes());
         let outcome = if landed.was_present {
@@ -136,18 +136,32 @@ impl Journal {
         );
     }
 
+    /// It stands there already, and of all that the file was judged by.
+    fn says(&self, report: &Report, path: &Path, bytes: u64) -> bool {
+        let done = self.done(report).ok().flatten();
+        done.is_some_and(|done| {
+            done.is_of(report.request.its_digests()) && done.bytes == bytes && *done.path == *path
+        })
+    }
+
     pub(super) fn note_failed(&self, report: &Report, fault: &Fault) {
+        if fault.kind == ErrorKind::InvalidUrl {
+            // It asks for no stock, so that it may be the first. Any other that ends before its turn
+            // comes may do so on a thread that has better to do than to read a journal.
+            let _ = self.opened();
+        }
         let outcome = Some(fault.kind.as_str().as_bytes());
         self.note(report, [outcome, None, None, None, None, None]);
     }
 
     fn note(&self, report: &Report, fields: [Option<&[u8]>; 6]) {
-        let (Some(Ok(opened)), Some(of)) = (self.opened.get(), key(report)) else {
+        let Some(Ok(opened)) = self.opened.get() else {
             return;
         };
+        let of = key(report);
         let url = report.shown_url();
         let [outcome, bytes, path, etag, date, digests] = fields;
-        let (of, url) = (Some(of.as_bytes()), Some(url.as_bytes()));
+        let (of, url) = (of.as_deref().map(str::as_bytes), Some(url.as_bytes()));
         let line = line([outcome, of, bytes, path, etag, date, digests, url]);
         let written = match &mut *opened.lines.lock() {
             Some(lines) => lines.add(&line),

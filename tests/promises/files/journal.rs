@@ -181,6 +181,10 @@ fn a_file_is_done_for_the_digests_that_it_was_judged_by() {
     assert!(save(None).unwrap().was_present());
     assert_eq!(origin.log().len(), 1);
     assert_eq!(save(Some(wrong)).unwrap_err().kind(), ErrorKind::Digest);
+    // What failed takes nothing back.
+    let asked = origin.log().len();
+    assert!(save(None).unwrap().was_present());
+    assert_eq!(origin.log().len(), asked);
 }
 
 #[test]
@@ -510,4 +514,47 @@ fn a_journal_goes_with_another_directory_as_well() {
     };
     let present = ["one", "other", "one", "other"].map(save);
     assert_eq!(present, [false, false, true, true]);
+}
+
+#[test]
+fn a_digest_that_a_file_is_judged_by_later_is_noted() {
+    let origin = origin();
+    let directory = directory("journal-later-digest");
+    // `printf /f | sha256sum`
+    let right = "sha256:84ea6f6e20fe9a5cc90d0c9f5ba128ad91544bda6071caf9c79ce48018b6ea13";
+    let save = |digest: Option<fetchpool::Digest>| {
+        let request = Request::new(origin.url("/f"));
+        let request = digest.into_iter().fold(request, Request::expect_digest);
+        let saved = once().save_all([request], to(&directory)).next().unwrap();
+        saved.unwrap().was_present()
+    };
+    let right = Some(right.parse().unwrap());
+    assert!(!save(None));
+    assert!(save(right) && save(right) && save(None));
+    let text = journal(&directory);
+    let outcomes: Vec<_> = text.lines().skip(1).map(|line| &line[..5]).collect();
+    assert_eq!(outcomes, ["saved", "prese"]);
+    assert_eq!(origin.log().len(), 1);
+}
+
+#[test]
+fn what_is_no_url_has_a_line_as_well() {
+    let origin = origin();
+    let directory = directory("journal-bad-url");
+    let run = || {
+        let urls = [
+            "ftp://u:hunter2@h/?sig=hunter2".to_owned(),
+            origin.url("/a"),
+        ];
+        once().save_all(urls, to(&directory)).for_each(drop);
+    };
+    run();
+    let text = journal(&directory);
+    let line = text.lines().nth(1).unwrap();
+    assert_eq!(
+        line,
+        "invalid-url\t-\t-\t-\t-\t-\t-\tftp://%E2%80%A6@h/?sig=%E2%80%A6"
+    );
+    run();
+    assert_eq!(origin.log().len(), 1);
 }
