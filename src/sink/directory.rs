@@ -203,21 +203,29 @@ impl Directory {
         self
     }
 
-    /// Keeps a journal in this file, which is made if it is not there: what became of each request.
-    /// The default is none.
+    /// Keeps a journal in this file, which is made with its directory if it is not there: what became
+    /// of each request. The default is none.
     ///
     /// A batch with the journal of an earlier one, such as was interrupted, takes for done what that
     /// has fetched, as long as the file stands there with its length, whatever
     /// [`on_exist`](Self::on_exist) says: no server is asked, and the outcome
     /// [`was_present`](crate::Saved::was_present). Only a request that expects a digest with which the
-    /// file was not judged then is not taken for done by that. All else is fetched, failures too.
+    /// file was not judged then, or another length, is not taken for done by that. All else is
+    /// fetched, failures too.
     ///
-    /// One batch at a time has it: for another it is an error of all of its requests, as is a file
-    /// that is something else. A line that cannot be written is a warning in the log, not an error.
+    /// One batch at a time has it: for another it is an error of all of its requests, of the kind
+    /// [`Io`](crate::ErrorKind::Io), when it has waited for a second; nothing is fetched. So is a file
+    /// that is something else, which is left as it is.
+    ///
+    /// A line that cannot be written is a warning in the log, not an error: the file is whole, and the
+    /// next run asks about it. Lines are not synced, so that some may be missing after a power cut;
+    /// without [`sync`](Self::sync) a line may be there and its file not whole.
     ///
     /// The first line is `fetchpool journal 1`. Each other is a request's, written in one piece when
-    /// it is through, of eight fields with a tab between them. In a field `%`, control characters and
-    /// all that is not ASCII is percent-encoded; `-` is nothing. A last line without its end is ignored.
+    /// it is through, of eight fields with a tab between them; one that was cancelled has none, and
+    /// what was done before has no second one. In a field `%`, control characters and all that is not
+    /// ASCII is percent-encoded; `-` is nothing. A last line without its end is ignored. Of files with
+    /// one key the last line counts; one of a failure takes none back.
     ///
     /// | field | |
     /// | --- | --- |

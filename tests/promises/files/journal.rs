@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fetchpool::{Directory as To, ErrorKind, OnExist, Request, Saved};
+use fetchpool::{Directory as To, ErrorKind, HeaderName, HeaderValue, OnExist, Request, Saved};
 
 use super::Directory;
 use crate::support::{Gate, Origin, Reply};
@@ -356,7 +356,6 @@ fn a_batch_that_is_dropped_half_way_is_gone_on_with() {
 /// As the run that was killed after the first of them goes on.
 #[test]
 fn a_request_is_done_by_its_own_file() {
-    use fetchpool::{HeaderName, HeaderValue};
     let origin = origin();
     let language = |tongue| {
         let name = HeaderName::from_static("accept-language");
@@ -557,4 +556,75 @@ fn what_is_no_url_has_a_line_as_well() {
     );
     run();
     assert_eq!(origin.log().len(), 1);
+}
+
+/// Which part it is of is in no URL.
+#[test]
+fn a_part_that_the_caller_asks_for_is_not_taken_for_another() {
+    let origin = Origin::start(|incoming| {
+        let Some(start) = incoming.range_start() else {
+            return Reply::ok("whole");
+        };
+        Reply::status(206)
+            .header("Content-Range", format!("bytes {start}-{}/9", start + 2))
+            .body(format!("at{start}"))
+    });
+    let directory = directory("journal-range");
+    let save = |starts: &[u64]| -> Vec<Vec<u8>> {
+        let requests = starts.iter().map(|start| {
+            let range = format!("bytes={start}-{}", start + 2);
+            let range = HeaderValue::try_from(range).unwrap();
+            Request::new(origin.url("/f")).header(HeaderName::from_static("range"), range)
+        });
+        let to = to(&directory).on_exist(OnExist::KeepBoth);
+        let requests: Vec<_> = requests.collect();
+        let batch = once().save_all(requests, to).in_order();
+        batch
+            .map(|saved| fs::read(saved.unwrap().path()).unwrap())
+            .collect()
+    };
+    assert_eq!(save(&[0]), [b"at0"]);
+    assert_eq!(save(&[0, 3]), [b"at0", b"at3"]);
+    let whole = once().save_all([origin.url("/f")], to(&directory)).next();
+    let whole = whole.unwrap().unwrap();
+    assert_eq!(fs::read(whole.path()).unwrap(), b"whole");
+}
+
+/// Killed as the server is asked for the eleventh of twenty.
+#[cfg(unix)]
+#[test]
+fn a_killed_process_is_gone_on_with() {
+    use super::killed::{TO, URL, start};
+
+    const TEST: &str = "files::journal::a_killed_process_is_gone_on_with";
+    let save = |url: &str, to: To| -> usize {
+        let urls = (0..20).map(|i| format!("{url}{i}"));
+        let one_by_one = with(|b| b.workers(1));
+        one_by_one.save_all(urls, to).filter(Result::is_ok).count()
+    };
+    if let (Ok(url), Some(within)) = (std::env::var(URL), std::env::var_os(TO)) {
+        let within = Path::new(&within);
+        save(
+            &url,
+            To::new(within.join("files")).journal(within.join("journal")),
+        );
+        return;
+    }
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |incoming| match incoming.target() {
+        "/10" if incoming.visit() == 1 => Reply::ok("late").after(&held),
+        target => Reply::ok(target),
+    });
+    let directory = directory("journal-killed");
+    let mut child = start(TEST, &origin.url("/"), &directory.0);
+    gate.wait_for_waiters(1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    gate.open();
+
+    let asked = origin.log().len();
+    assert_eq!(save(&origin.url("/"), to(&directory)), 20);
+    let rest: Vec<_> = (10..20).map(|i| format!("/{i}")).collect();
+    assert_eq!(origin.targets()[asked..], rest);
 }

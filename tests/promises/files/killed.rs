@@ -15,10 +15,10 @@ use crate::{n, once, with};
 const SIZE: usize = 3_000_000;
 
 /// Tells the process that is to be killed what to fetch, and where to.
-const URL: &str = "FETCHPOOL_TEST_URL";
-const TO: &str = "FETCHPOOL_TEST_TO";
+pub(super) const URL: &str = "FETCHPOOL_TEST_URL";
+pub(super) const TO: &str = "FETCHPOOL_TEST_TO";
 
-fn start(test: &str, url: &str, to: &Path) -> Child {
+pub(super) fn start(test: &str, url: &str, to: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact"])
         .env(URL, url)
