@@ -97,7 +97,8 @@ fn more_hosts_than_file_handles_are_all_fetched() {
         assert_eq!(files.map(|error| error.to_string()).next(), None);
     }
     let files = fs::read_dir(&directory.0).unwrap();
-    assert_eq!(files.count(), 2 * HOSTS * EACH, "and nothing beside them");
+    // The second time they turn out to be the same.
+    assert_eq!(files.count(), HOSTS * EACH, "and nothing beside them");
 
     let copy = |mut body: Body<'_>| io::copy(&mut body, &mut io::sink());
     for urls in [spread().collect(), grouped] {
