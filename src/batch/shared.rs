@@ -12,7 +12,7 @@ use crate::digest::Check;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::http::Response;
-use crate::job::{Answer, Course, Finished, Job, panicked, read_body};
+use crate::job::{Answer, Course, Finished, Job, panicked, read_body, undisturbed};
 use crate::outcome::{Head, Report};
 use crate::request::Request;
 use crate::rules::Rules;
@@ -187,7 +187,7 @@ impl<S: Sink> Course for Shared<S> {
     }
 
     fn fail(&self, report: Report, fault: Fault, has_run: bool) {
-        self.sink.failed(&report, &fault);
+        undisturbed(|| self.sink.failed(&report, &fault));
         self.deliver(report.index, has_run, Err(Error::new(fault, report)));
     }
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::running::{Running, deadline, unreachable_host};
-use super::{End, Job, panicked};
+use super::{End, Job, panicked, undisturbed};
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault, Stage};
 use crate::retry::{Attempt, Failure, Next};
@@ -103,7 +103,9 @@ impl Running {
         if is_piece || is_ours || is_over || self.report.mirrors_left() == 0 {
             return self.end(turn, fault);
         }
-        log::debug!("{}: turning to a mirror: {fault}", self.report.shown_url());
+        undisturbed(|| {
+            log::debug!("{}: turning to a mirror: {fault}", self.report.shown_url());
+        });
         let progress = &mut self.report.progress;
         progress.mirrors += 1;
         progress.attempts_elsewhere = progress.attempts;
@@ -151,11 +153,13 @@ impl Running {
                 )),
             );
         };
-        log::debug!(
-            "{}: attempt {} failed, another in {pause:?}: {fault}",
-            self.report.shown(self.url()),
-            self.report.progress.attempts,
-        );
+        undisturbed(|| {
+            log::debug!(
+                "{}: attempt {} failed, another in {pause:?}: {fault}",
+                self.report.shown(self.url()),
+                self.report.progress.attempts,
+            );
+        });
         self.report.progress.paused += pause;
         self.begin_again(turn, Some(at));
     }

@@ -258,6 +258,13 @@ pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> Fault {
     fault
 }
 
+/// Does what must not cost a job its outcome: a logger is somebody's code, and may panic.
+pub(crate) fn undisturbed(work: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
+        std::mem::forget(payload);
+    }
+}
+
 /// A request's keys, for those who want its tokens but not its response.
 pub(crate) fn keys_of(request: &Request) -> Result<(Key, &[Key]), Fault> {
     Ok((Key::host(request.checked_url()?), request.budgets()))

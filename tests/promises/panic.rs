@@ -1,6 +1,7 @@
 //! The caller's code may panic: its job has an outcome, and nothing is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use fetchpool::{Body, ErrorKind, Request, Resolve, RetryPolicy};
 
@@ -248,4 +249,38 @@ fn a_panic_of_the_input_is_the_callers_own_and_loses_nothing() {
     }
     assert_eq!(downloader.fetch_all([&url; 20]).flatten().count(), 20);
     assert_well(&downloader, &url);
+}
+
+/// There is one logger for the whole process.
+#[test]
+fn a_logger_that_panics_costs_no_job_its_outcome() {
+    struct Broken;
+    impl log::Log for Broken {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            assert!(!record.target().starts_with("fetchpool"), "the log is full");
+        }
+
+        fn flush(&self) {}
+    }
+    if !crate::support::alone("panic::a_logger_that_panics_costs_no_job_its_outcome") {
+        return;
+    }
+    log::set_logger(&Broken).unwrap();
+    log::set_max_level(log::LevelFilter::Debug);
+    let origin = Origin::start(|incoming| match incoming.visit() {
+        1 => Reply::status(503),
+        _ if incoming.target() == "/gone" => Reply::status(404),
+        _ => Reply::ok("x"),
+    });
+    let retry = RetryPolicy::new().retries(1).base(Duration::from_millis(1));
+    let downloader = with(|b| b.retry(retry).workers(2));
+    let mirrored = Request::new(origin.url("/gone")).mirror(origin.url("/there"));
+    let requests = [Request::new(origin.url("/busy")), mirrored];
+    let outcomes: Vec<_> = downloader.fetch_all(requests).collect();
+    assert_eq!(outcomes.len(), 2);
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
