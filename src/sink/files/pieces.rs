@@ -150,7 +150,7 @@ impl Divided {
     fn put(&self, number: usize, piece: &[u8]) -> Result<(), Fault> {
         let span = &self.spans[number];
         let written = self.part.write_at(piece, span.next());
-        written.inspect_err(|fault| super::note_full(&self.is_full, fault))?;
+        written.inspect_err(|fault| super::landing::note_full(&self.is_full, fault))?;
         let done = span.done.load(Ordering::Relaxed) + piece.len() as u64;
         span.done.store(done, Ordering::Relaxed);
         match &self.record {

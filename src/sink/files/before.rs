@@ -1,0 +1,106 @@
+//! What is there before anything is asked for, or kept.
+
+use std::path::Path;
+
+use super::journal::Done;
+use super::placing::{Target, key_of_part, resource};
+use super::{Files, Landed, Part, Standing, fault, stands};
+use crate::body::Body;
+use crate::digest::Check;
+use crate::fault::Fault;
+use crate::outcome::Report;
+use crate::request::Request;
+use crate::sink::OnExist;
+
+impl Files {
+    /// What an earlier attempt or run has left of it.
+    pub(super) fn begun(&self, report: &Report) -> Result<Option<Part>, Fault> {
+        let Some(of) = key_of_part(report) else {
+            return Ok(None);
+        };
+        let Some(path) = self.part_path(report, &of) else {
+            return Ok(None);
+        };
+        if !self.to.keep_parts || report.progress.is_afresh {
+            return Ok(None);
+        }
+        let part = Part::find(&path, &of, true).map_err(|error| fault(&path, error))?;
+        // Where redirects lead elsewhere, its tag says nothing.
+        let from = resource(report);
+        Ok(part.filter(|part| Some(part.from()) == from.as_deref()))
+    }
+
+    /// What the journal says to be done, as long as that holds.
+    pub(super) fn done_before(&self, report: &Report) -> Result<Option<Standing>, Fault> {
+        let Some(journal) = &self.journal else {
+            return Ok(None);
+        };
+        let done = journal.done(report)?;
+        let request = &report.request;
+        let is_it = |done: &&Done| {
+            done.is_of(request.its_digests()) && Check::length_of(request, done.bytes).is_ok()
+        };
+        let Some(done) = done.filter(is_it) else {
+            return Ok(None);
+        };
+        // Something that cannot be looked at is not it.
+        let file = Standing::at(&self.to.path.join(&done.path)).ok().flatten();
+        Ok(file.filter(|file| file.bytes == done.bytes))
+    }
+
+    /// What is decided by a file that stands there; `None` if nothing is.
+    pub(super) fn standing(&self, path: &Path) -> Result<Option<Standing>, Fault> {
+        if matches!(self.to.on_exist, OnExist::Overwrite | OnExist::KeepBoth) {
+            return Ok(None);
+        }
+        let standing = Standing::at(path).map_err(|error| fault(path, error))?;
+        match self.to.on_exist {
+            OnExist::Error if standing.is_some() => Err(stands(path)),
+            _ => Ok(standing),
+        }
+    }
+
+    /// Whether a file that stands there is what is asked for; `None` where the server has to say it.
+    pub(super) fn is_it(&self, file: &Standing, request: &Request) -> Result<Option<bool>, Fault> {
+        let skips = self.to.on_exist == OnExist::Skip;
+        if let Err(fault) = Check::length_of(request, file.bytes) {
+            return if skips {
+                Err(is_standing(fault, file))
+            } else {
+                Ok(Some(false))
+            };
+        }
+        let Some(check) = Check::of_file(request) else {
+            return Ok(skips.then_some(true));
+        };
+        let verdict = file
+            .compare(check)
+            .map_err(|error| fault(&file.path, error))?;
+        match verdict {
+            Ok(()) => Ok(Some(true)),
+            Err(fault) if skips => Err(is_standing(fault, file)),
+            Err(_) => Ok(Some(false)),
+        }
+    }
+
+    /// A file that stands there and is what comes.
+    pub(super) fn already(
+        &self,
+        target: &Target,
+        body: &Body<'_>,
+    ) -> Result<Option<Landed>, Fault> {
+        let Some(file) = self.standing(&target.first())? else {
+            return Ok(None);
+        };
+        let is_it = self.is_it(&file, &body.report().request)?;
+        let is_it = is_it.unwrap_or_else(|| file.is_same_as(body));
+        Ok(is_it.then(|| Landed::there(file)))
+    }
+}
+
+fn is_standing(fault: Fault, file: &Standing) -> Fault {
+    let path = file.path.display();
+    fault.and(format_args!(
+        "it is {path}, which stands there (see `OnExist`)"
+    ))
+}

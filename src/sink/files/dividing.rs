@@ -1,0 +1,81 @@
+//! A file that comes in pieces is divided, found so, and put together.
+
+use std::io;
+use std::sync::Arc;
+
+use super::pieces::{self, Divided};
+use super::placing::{Target, resource};
+use super::{Files, Landed, Part};
+use crate::body::{Body, too_large};
+use crate::digest::Check;
+use crate::fault::{ErrorKind, Fault};
+use crate::http::strong_validator;
+use crate::outcome::{Head, Report};
+use crate::request::Request;
+use crate::sink::Stock;
+
+impl Files {
+    /// A part for a body that comes in pieces, with the first of them.
+    pub(super) fn divide(&self, body: &mut Body<'_>, target: Target) -> Result<Divided, Fault> {
+        let length = body.content_length().expect("its part has told it");
+        let etag = strong_validator(body.headers()).expect("its part has one");
+        let spans = pieces::spans(length, body.report().request.its_segments());
+        let from = resource(body.report());
+        let mut part = self.new_part(body)?;
+        let stamp = self.stamp(body).map(|stamp| stamp.divided_into(&spans));
+        part.begin(stamp, Some(length))?;
+        let divided = Divided::new(part, etag.clone(), from, &spans, Arc::clone(&self.is_full))?;
+        let divided = divided.to(target);
+        match divided.take(0, body) {
+            Ok(true) => Ok(divided),
+            Ok(false) => {
+                divided.discard();
+                let detail = "the part that came is longer than what was asked for";
+                Err(Fault::new(ErrorKind::Protocol, detail))
+            }
+            Err(fault) => {
+                divided.leave();
+                Err(fault)
+            }
+        }
+    }
+
+    /// What has come of it in pieces, if it is still wanted.
+    pub(super) fn found_divided(&self, part: Part, request: &Request) -> Result<Stock, Fault> {
+        let length = part.beginning().length.expect("it is divided");
+        if length > self.limit {
+            return Err(too_large(self.limit));
+        }
+        Check::length_of(request, length)?;
+        let divided = Divided::found(part, Arc::clone(&self.is_full))?;
+        Ok(Stock::Divided(Box::new(divided)))
+    }
+
+    /// The pieces turned out to be all there.
+    pub(super) fn settle_divided(
+        &self,
+        divided: Divided,
+        head: &Head,
+        report: &Report,
+        check: Option<Check>,
+    ) -> Result<Landed, Fault> {
+        let (part, target) = divided.undivided();
+        let target = match target {
+            Some(target) => target,
+            None => {
+                let mut nothing = io::empty();
+                let body = Body::new(head, report, &mut nothing, self.limit, 0, None);
+                let body = body.of_length(Some(part.bytes()));
+                let target = self.target(&body);
+                if let Some(landed) = self.already(&target, &body)? {
+                    part.discard();
+                    return Ok(landed);
+                }
+                target
+            }
+        };
+        let landed = self.settle_part(part, &target, head, report, check)?;
+        self.forget_other_parts(report);
+        Ok(landed)
+    }
+}
