@@ -179,6 +179,9 @@ impl Downloader {
     /// two that would have one name. What breaks off stays, if it is worth it, and the next attempt or
     /// the next run goes on with it. [`Directory`] has all that can be decided otherwise.
     ///
+    /// Only a response that has one makes a file: 200, 203, and a part that the request itself asks for.
+    /// Another success, such as 204, is an error of the kind [`ErrorKind::Status`].
+    ///
     /// A file is named by [`Request::save_as`], or else by the response's `Content-Disposition`, or
     /// else by the last segment of its URL's path (without the query; `index.html` where that is
     /// empty), made safe for all systems. Names that come from URLs are given in the order of the

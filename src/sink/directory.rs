@@ -37,9 +37,14 @@ pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
 
 /// What is done where a file of the name stands already.
 ///
-/// *The same* is a file of which the server shows that: by 304 to a request with the file's date,
-/// or by a response of just its length and date; after its body has come, by just its bytes. The date is only taken for a sign where it is
-/// in whole seconds, as it is on files that have theirs from a `Last-Modified`.
+/// *The same* is a file of which the server shows that: by 304 to a request with the file's date, or
+/// by a response of just its length and date; after its body has come, by just its bytes. The date is
+/// only taken for a sign where it is in whole seconds, as it is on files that have theirs from a
+/// `Last-Modified`. Where the request expects a digest it is by that that a file is the same, and no
+/// server is asked.
+///
+/// What another request of the same batch has made is no file that stands there: the second of one
+/// name gets `name (1).ext`, whatever the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnExist {
