@@ -26,8 +26,7 @@ impl Files {
         }
         let part = Part::find(&path, &of, true).map_err(|error| fault(&path, error))?;
         // Where redirects lead elsewhere, its tag says nothing.
-        let from = resource(report);
-        Ok(part.filter(|part| Some(part.from()) == from.as_deref()))
+        Ok(part.filter(|part| Some(part.from()) == resource(report).as_deref()))
     }
 
     /// What the journal says to be done, as long as that holds.

@@ -131,7 +131,7 @@ impl Files {
     ) -> Result<Landed, Fault> {
         let date = head.get(LAST_MODIFIED).filter(|_| self.to.keep_date);
         let etag = head.get(ETAG).filter(|_| self.to.keep_etag);
-        let from = resource(report);
+        let from = etag.and_then(|_| resource(report));
         let etag = etag.zip(from.as_deref());
         part.settle(date.and_then(standing::time_of), etag, self.to.sync)?;
         let replaces = matches!(self.to.on_exist, OnExist::Overwrite | OnExist::Update);
@@ -152,7 +152,7 @@ impl Files {
             }
             match self.to.on_exist {
                 OnExist::SameOrBoth => {
-                    if let Some(file) = self.twin(&mut part, &path)? {
+                    if let Some(file) = self.twin(&part, &path)? {
                         part.discard();
                         return Ok(Landed::there(file));
                     }
@@ -175,7 +175,7 @@ impl Files {
     }
 
     /// What stands there, if it is just what has come: a server that tells no dates shows it only so.
-    pub(super) fn twin(&self, part: &mut Part, path: &Path) -> Result<Option<Standing>, Fault> {
+    pub(super) fn twin(&self, part: &Part, path: &Path) -> Result<Option<Standing>, Fault> {
         let Some(file) = self.standing(path)? else {
             return Ok(None);
         };

@@ -209,13 +209,11 @@ impl Part {
     }
 
     /// Whether its bytes are those of a file of its length.
-    pub(super) fn is_like(&mut self, path: &Path) -> Result<bool, Fault> {
-        let ours = self.file.as_mut().expect(OPEN);
-        let same = File::open(path).and_then(|theirs| {
-            ours.seek(SeekFrom::Start(0))?;
-            are_alike(BufReader::new(&**ours), BufReader::new(theirs))
-        });
-        same.map_err(|error| fault(path, error))
+    pub(super) fn is_like(&self, path: &Path) -> Result<bool, Fault> {
+        // Anew, as it is not open any more where it had to be closed to get a name.
+        let ours = File::open(&self.path).map_err(|error| fault(&self.path, error))?;
+        let theirs = File::open(path).map_err(|error| fault(path, error))?;
+        are_alike(BufReader::new(ours), BufReader::new(theirs)).map_err(|error| fault(path, error))
     }
 
     /// Goes to the end of what is there.
