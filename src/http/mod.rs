@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, USER_AGENT,
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use parking_lot::Mutex;
 use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
@@ -113,6 +113,9 @@ const DRAIN: usize = 64 * 1024;
 /// Nor is a body worth more time that comes in drips.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
+/// What a request without a body does not have.
+const OF_A_BODY: [HeaderName; 3] = [CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT];
+
 impl Client {
     pub(crate) fn new(settings: Settings) -> Result<Self, Fault> {
         let Settings {
@@ -137,6 +140,9 @@ impl Client {
         ] {
             let ours = HeaderValue::from_static(value);
             headers.entry(name).or_insert(ours);
+        }
+        for name in OF_A_BODY {
+            headers.remove(name);
         }
         let config = ureq::Agent::config_builder()
             // Else it would come from the environment, and plain requests go through CONNECT.
@@ -270,10 +276,9 @@ impl Client {
             all.remove(name);
         }
         for (name, value) in headers {
-            all.append(name, value.clone());
-        }
-        for name in [CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT] {
-            all.remove(name);
+            if !OF_A_BODY.contains(name) {
+                all.append(name, value.clone());
+            }
         }
         request
     }
