@@ -1,7 +1,7 @@
 //! The rest of a body whose beginning is there: how it is asked for, and whether it is that.
 
 use http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::content_range::ContentRange;
 use crate::outcome::Head;
@@ -39,11 +39,16 @@ impl Beginning<'_> {
     /// Whether the answer says that there is nothing behind it: it is all.
     pub(crate) fn is_all_by(&self, answer: &Head) -> bool {
         let headers = &answer.headers;
-        let said = headers.get(CONTENT_RANGE).and_then(ContentRange::parse);
+        let said = only(headers, &CONTENT_RANGE).and_then(ContentRange::parse);
         answer.status == StatusCode::RANGE_NOT_SATISFIABLE
             && said == Some(ContentRange::Unsatisfied { total: self.bytes })
             && self.length.is_none_or(|length| length == self.bytes)
-            && headers.get(ETAG).is_none_or(|etag| etag == self.etag)
+            && self.is_named_by(headers)
+    }
+
+    /// Whether an answer without a body is of this, as far as it says of what it is.
+    pub(crate) fn is_named_by(&self, answer: &HeaderMap) -> bool {
+        answer.get_all(ETAG).iter().all(|etag| etag == self.etag)
     }
 }
 
@@ -105,13 +110,13 @@ fn part_of(
 ) -> Option<(u64, u64, Option<u64>)> {
     let headers = &head.headers;
     if head.status != StatusCode::PARTIAL_CONTENT
-        || headers.get(ETAG) != Some(etag)
+        || only(headers, &ETAG) != Some(etag)
         || headers.get(CONTENT_ENCODING) != coding
         || is_multipart(headers)
     {
         return None;
     }
-    match ContentRange::parse(headers.get(CONTENT_RANGE)?)? {
+    match ContentRange::parse(only(headers, &CONTENT_RANGE)?)? {
         ContentRange::Part { start, end, total } => Some((start, end, total)),
         ContentRange::Unsatisfied { .. } => None,
     }
@@ -120,9 +125,14 @@ fn part_of(
 /// What tells that the bytes are the same, if the response has something certain: one strong
 /// entity tag. `Last-Modified` is none, as nobody knows how often the server looks at its clock.
 pub(crate) fn strong_validator(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let mut etags = headers.get_all(ETAG).into_iter();
-    let etag = etags.next().filter(|etag| is_strong(etag))?;
-    etags.next().is_none().then_some(etag)
+    only(headers, &ETAG).filter(|etag| is_strong(etag))
+}
+
+/// Of two, nobody knows which one is meant.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut values = headers.get_all(name).into_iter();
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
 }
 
 /// RFC 9110, section 8.8.1: only then are the bytes the same.
