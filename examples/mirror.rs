@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     let copy = Directory::new(directory)
         .layout(Layout::Tree)
         .on_exist(OnExist::Update)
+        .spare(list)
         .keep_etag(true);
     match mirror(lines, copy) {
         Ok(0) => ExitCode::SUCCESS,

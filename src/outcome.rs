@@ -45,6 +45,8 @@ pub(crate) struct Progress {
     pub(crate) is_afresh: bool,
     /// It does not come in pieces: that was tried.
     pub(crate) is_in_one_stream: bool,
+    /// It follows the redirects of another: of a piece, those of the file's first.
+    pub(crate) was_led: bool,
     pub(crate) resumed_from: Option<u64>,
     /// Between attempts, in sum.
     pub(crate) paused: Duration,

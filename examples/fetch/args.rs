@@ -290,6 +290,10 @@ impl Args {
             .on_exist(self.on_exist.into())
             .layout(self.layout.into())
             .sync(!self.no_sync);
+        // No server is to write what the next run believes.
+        let lists = [&self.input, &self.checksums, &self.ca_cert];
+        let lists = lists.into_iter().flatten();
+        let directory = lists.fold(directory, |directory, list| directory.spare(list));
         match &self.journal {
             Some(file) => directory.journal(file),
             None => directory,

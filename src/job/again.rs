@@ -124,6 +124,7 @@ impl Running {
     pub(super) fn go_back(mut self, turn: &mut Turn<'_, Job>, at: Option<Instant>) {
         let mirror = self.report.mirror().cloned();
         let progress = &mut self.report.progress;
+        progress.was_led = false;
         progress.redirects.clear();
         progress.redirects.extend(mirror);
         let host = Key::host(self.url());

@@ -136,6 +136,7 @@ impl Pieces {
             deadline: before.deadline,
             mirrors: before.mirrors,
             redirects: before.redirects.clone(),
+            was_led: !before.redirects.is_empty(),
             ..Progress::default()
         }
     }
@@ -230,6 +231,10 @@ impl Running {
         // That there is no such part says something of the file, not of the request.
         let is_there = response.head.status != http::StatusCode::RANGE_NOT_SATISFIABLE;
         match self.refusal(&mut response).filter(|_| is_there) {
+            // A redirect that was good for a time, it may be: the first URL leads to another.
+            Some(fault) if self.report.progress.was_led && !fault.is_transient => {
+                Ok(Hop::FromTheStart)
+            }
             Some(fault) => Err(fault),
             None => {
                 response.body.drain();
@@ -239,7 +244,8 @@ impl Running {
     }
 
     fn take_piece(&mut self, piece: &Piece, response: Response) -> Result<Hop, Fault> {
-        let Response { head, mut body } = response;
+        let Response { mut head, mut body } = response;
+        piece.file.divided.complete(&mut head.headers);
         piece.keep_head(head, &self.report.progress);
         let start = Instant::now();
         let mut body = Stopping {

@@ -27,6 +27,8 @@ pub(super) enum Hop {
     Piece(End),
     /// What the sink has is of no use: the same once more, without a word of it.
     Afresh,
+    /// The same from where the way begins.
+    FromTheStart,
     /// The host cannot be reached, and is left alone for as long.
     Later(Duration),
 }
@@ -64,6 +66,7 @@ impl Running {
                 let host = Key::host(self.url());
                 turn.again(self.wait_for(host), None);
             }
+            Ok(Hop::FromTheStart) => self.go_back(turn, None),
             Ok(Hop::Later(pause)) => self.wait_for_host(turn, pause),
             Err(fault) => self.fail(turn, fault),
         }
@@ -224,10 +227,14 @@ impl Running {
         }
         let kept = match stock.judge(&response.head) {
             Came::Whole => Kept::default(),
-            Came::Rest(kept) => kept,
+            Came::Rest(kept) => {
+                stock.complete(&mut response.head.headers);
+                kept
+            }
             Came::First(length) => return Ok(Hop::Answer(Answer::First(response, length))),
             Came::NothingNew => {
                 response.body.drain();
+                stock.complete(&mut response.head.headers);
                 return Ok(Hop::Answer(Answer::Here(Some(response.head), stock)));
             }
             Came::Useless => {

@@ -31,6 +31,7 @@ pub struct Directory {
     pub(super) keep_etag: bool,
     pub(super) keep_rejected: bool,
     pub(super) journal: Option<PathBuf>,
+    pub(super) spared: Vec<PathBuf>,
 }
 
 pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
@@ -104,6 +105,7 @@ impl Directory {
             keep_etag: false,
             keep_rejected: false,
             journal: None,
+            spared: Vec::new(),
         }
     }
 
@@ -205,6 +207,16 @@ impl Directory {
     #[must_use]
     pub fn keep_rejected(mut self, keep: bool) -> Self {
         self.keep_rejected = keep;
+        self
+    }
+
+    /// Spares a file of your own that may lie in the directory, such as a list of checksums: no response's
+    /// gets its path, whatever its name and whatever [`on_exist`](Self::on_exist) says, but one like it
+    /// with a number. The [`journal`](Self::journal) is spared without it; what
+    /// [`Request::save_to`](crate::Request::save_to) names is not. May be called for several.
+    #[must_use]
+    pub fn spare(mut self, path: impl Into<PathBuf>) -> Self {
+        self.spared.push(path.into());
         self
     }
 

@@ -82,6 +82,13 @@ impl Stock {
         }
     }
 
+    /// Adds to the answer what it need not say again, as it brings the rest or the news that there is none.
+    pub(crate) fn complete(&self, headers: &mut HeaderMap) {
+        if let Self::Begun(part) = self {
+            part.complete(headers);
+        }
+    }
+
     pub(crate) fn judge(&self, head: &Head) -> Came {
         match self {
             Self::Nothing | Self::Settled(_) | Self::Divided(_) => Came::Whole,
@@ -130,7 +137,9 @@ fn judge_rest(beginning: &Beginning<'_>, head: &Head) -> Came {
             }),
             None => Came::Useless,
         },
-        StatusCode::NOT_MODIFIED if is_all(beginning) => Came::NothingNew,
+        StatusCode::NOT_MODIFIED if is_all(beginning) && beginning.is_named_by(&head.headers) => {
+            Came::NothingNew
+        }
         StatusCode::NOT_MODIFIED => Came::Useless,
         StatusCode::RANGE_NOT_SATISFIABLE if beginning.is_all_by(head) => Came::NothingNew,
         StatusCode::RANGE_NOT_SATISFIABLE => Came::Useless,

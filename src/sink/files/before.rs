@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::journal::Done;
-use super::placing::{Target, key_of_part, resource};
+use super::placing::{Target, key_of_part};
+use super::resource::resource;
 use super::{Files, Landed, Part, Standing, fault, stands};
 use crate::body::Body;
 use crate::digest::Check;

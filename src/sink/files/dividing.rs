@@ -4,7 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::pieces::{self, Divided};
-use super::placing::{Target, resource};
+use super::placing::Target;
+use super::resource::resource;
 use super::{Files, Landed, Part};
 use crate::body::{Body, too_large};
 use crate::digest::Check;
@@ -24,7 +25,7 @@ impl Files {
         let mut part = self.new_part(body)?;
         let stamp = self.stamp(body).map(|stamp| stamp.divided_into(&spans));
         part.begin(stamp, Some(length))?;
-        let divided = Divided::new(part, etag.clone(), from, &spans, Arc::clone(&self.is_full))?;
+        let divided = Divided::new(part, etag.clone(), from, &spans, Arc::clone(&self.full))?;
         let divided = divided.to(target);
         match divided.take(0, body) {
             Ok(true) => Ok(divided),
@@ -47,7 +48,7 @@ impl Files {
             return Err(too_large(self.limit));
         }
         Check::length_of(request, length)?;
-        let divided = Divided::found(part, Arc::clone(&self.is_full))?;
+        let divided = Divided::found(part, Arc::clone(&self.full))?;
         Ok(Stock::Divided(Box::new(divided)))
     }
 

@@ -5,9 +5,10 @@
 //! [`Directory::journal`](crate::Directory::journal).
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{self, Path, PathBuf};
 use std::sync::OnceLock;
@@ -22,8 +23,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use super::Landed;
 use super::open::{self, Lock, Locked};
-use super::placing::fingerprint_of;
 use super::publish::parent_of;
+use super::resource::fingerprint_of;
 use crate::digest::Digest;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::redirect::strip_credentials;
@@ -48,8 +49,11 @@ pub(super) struct Journal {
 struct Opened {
     /// What it said then.
     done: HashMap<Key, Done>,
+    /// Hashes of the paths that this run has given to files: what was done there is there no more.
+    given: Mutex<HashSet<u64>>,
     /// Locked, against other runs, for as long as this lives. The mutex is there so that each line
-    /// is written in one piece: it is held over a write to the end of a file, and over nothing else.
+    /// is written in one piece: it is held over a write to the end of a file, and over nothing else. Nobody
+    /// holds two of these.
     /// `None` once the batch is over.
     lines: Mutex<Option<Lines<Locked>>>,
     /// That it cannot be written is said once.
@@ -96,7 +100,8 @@ impl Journal {
         match self.opened() {
             Ok(opened) => {
                 let key = key(report).and_then(|of| unhex(of.as_bytes()));
-                Ok(key.and_then(|key| opened.done.get(&key)))
+                let done = key.and_then(|key| opened.done.get(&key));
+                Ok(done.filter(|done| !opened.given.lock().contains(&hash_of(&done.path))))
             }
             Err(why) => {
                 let detail = format!("cannot use the journal {}: {why}", self.path.display());
@@ -121,6 +126,9 @@ impl Journal {
         let outcome = if landed.was_present {
             "present"
         } else {
+            if let Some(Ok(opened)) = self.opened.get() {
+                opened.given.lock().insert(hash_of(&path));
+            }
             "saved"
         };
         self.note(
@@ -189,8 +197,8 @@ impl Opened {
         let mut first = Vec::new();
         let length = FIRST.len() as u64;
         lines.by_ref().take(length).read_to_end(&mut first)?;
-        // Torn where its writer was killed, as the last line may be.
-        let is_begun = first.len() < FIRST.len() && FIRST.starts_with(&first);
+        // Made just now, or by one who was killed then.
+        let is_begun = first.is_empty();
         if !is_begun && first != FIRST {
             return Err(io::Error::other(
                 "it is not a journal, or one of another version: name another file",
@@ -198,14 +206,20 @@ impl Opened {
         }
         let mut end = if is_begun { 0 } else { length };
         let mut line = Vec::new();
+        // Of a path that went to several, the last: the others' files are there no more.
+        let mut whose = HashMap::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
             let Some(whole) = line.strip_suffix(b"\n") else {
                 break;
             };
-            done.extend(parse(whole));
+            if let Some((key, file)) = parse(whole) {
+                whose.insert(hash_of(&file.path), key);
+                done.insert(key, file);
+            }
             end += line.len() as u64;
             line.clear();
         }
+        done.retain(|key, file| whose.get(&hash_of(&file.path)) == Some(key));
         file.set_len(end)?;
         file.seek(SeekFrom::Start(end))?;
         if is_begun {
@@ -213,6 +227,7 @@ impl Opened {
         }
         Ok(Self {
             done,
+            given: Mutex::default(),
             lines: Mutex::new(Some(Lines::new(file))),
             is_lame: AtomicBool::new(false),
         })
@@ -225,7 +240,7 @@ fn take(path: &Path) -> io::Result<Locked> {
     fs::create_dir_all(parent_of(path))?;
     loop {
         match open::lock(path, true)? {
-            Lock::Had(file) => return Ok(file),
+            Lock::Had(file) | Lock::Linked(file) => return Ok(file),
             Lock::Taken | Lock::Gone if Instant::now() < until => thread::sleep(LOOK_AGAIN),
             Lock::Taken | Lock::Gone => {
                 return Err(io::Error::other(
@@ -273,6 +288,13 @@ fn key(report: &Report) -> Option<String> {
         _ => format!("{headers:?} {place:?} {namesakes}"),
     };
     Some(fingerprint_of(request.url()?, &more))
+}
+
+/// Two that share one by chance cost a question.
+fn hash_of(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A path as it leads to the file from wherever the next run is started, and wherever the directory is

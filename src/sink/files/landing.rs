@@ -1,17 +1,16 @@
 //! A body becomes a file: its bytes, and then its name.
 
-use std::error::Error as _;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 
 use super::names::numbered;
-use super::placing::{Target, key_of_part, resource};
+use super::placing::{Target, key_of_part};
 use super::publish::{Parent, parent_of};
+use super::resource::resource;
 use super::{Files, Landed, Part, Standing, fault, standing, stands};
 use crate::body::Body;
 use crate::digest::Check;
@@ -98,7 +97,7 @@ impl Files {
             part.and_then(|part| self.publish(part, &target, body.headers(), body.report()));
         match &landed {
             Ok(_) => self.forget_other_parts(body.report()),
-            Err(fault) => note_full(&self.is_full, fault),
+            Err(fault) => self.note_full(body.report(), fault),
         }
         landed
     }
@@ -194,15 +193,6 @@ impl Files {
             result => result?,
         }
         parent.map_or(Ok(()), |parent| parent.sync())
-    }
-}
-
-/// From then on nothing is tried any more.
-pub(super) fn note_full(is_full: &AtomicBool, fault: &Fault) {
-    let error = fault.source().and_then(|error| error.downcast_ref());
-    let kind = error.map(io::Error::kind);
-    if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
-        is_full.store(true, Ordering::Relaxed);
     }
 }
 

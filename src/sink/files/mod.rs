@@ -12,6 +12,7 @@
 
 mod before;
 mod dividing;
+mod full;
 mod journal;
 mod landing;
 mod memo;
@@ -21,21 +22,22 @@ mod part;
 mod pieces;
 mod placing;
 mod publish;
+mod resource;
 mod stamp;
 mod standing;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 
+use self::full::Full;
 use self::journal::Journal;
-use self::landing::note_full;
 use self::names::Names;
-use self::placing::{Target, check_place, fingerprint, key_of_part, resource};
+use self::placing::{Target, check_place, key_of_part};
+use self::resource::{fingerprint, resource};
 use self::stamp::Stamp;
 use super::directory::Directory;
 use super::stock::has_conditions;
@@ -57,8 +59,7 @@ pub(crate) struct Files {
     limit: u64,
     names: Names,
     journal: Option<Journal>,
-    /// Nothing more can be written.
-    is_full: Arc<AtomicBool>,
+    full: Arc<Full>,
 }
 
 /// A file that is whole.
@@ -71,12 +72,16 @@ pub(crate) struct Landed {
 
 impl Files {
     pub(crate) fn new(to: Directory, limit: u64) -> Self {
+        let names = Names::default();
+        for path in to.spared.iter().chain(&to.journal) {
+            names.spare(path, &to.path);
+        }
         Self {
             journal: to.journal.clone().map(Journal::new),
             to,
             limit,
-            names: Names::default(),
-            is_full: Arc::default(),
+            names,
+            full: Arc::default(),
         }
     }
 
@@ -123,6 +128,8 @@ impl Files {
             url: body.report().shown_url(),
             etag: strong_validator(body.headers())?.clone(),
             length,
+            disposition: body.headers().get(CONTENT_DISPOSITION).cloned(),
+            modified: body.headers().get(LAST_MODIFIED).cloned(),
             spans: Vec::new(),
         })
     }
@@ -152,12 +159,9 @@ impl Sink for Files {
     }
 
     fn stock(&self, report: &Report) -> Result<Stock, Fault> {
-        if self.is_full.load(Ordering::Relaxed) {
-            let detail = "not tried: the disk was full at another file of this batch";
-            return Err(Fault::new(ErrorKind::Io, detail));
-        }
         let request = &report.request;
         check_place(request)?;
+        self.full.check(|| self.place_of_part(report))?;
         if let Some(file) = self.done_before(report)? {
             return Ok(Stock::Settled(file));
         }
@@ -211,7 +215,7 @@ impl Sink for Files {
         }
         body.check_later();
         let divided = self.divide(&mut body, target);
-        let divided = divided.inspect_err(|fault| note_full(&self.is_full, fault))?;
+        let divided = divided.inspect_err(|fault| self.note_full(body.report(), fault))?;
         Ok(Begun::First(Box::new(divided)))
     }
 

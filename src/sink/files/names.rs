@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use parking_lot::Mutex;
 
 use super::super::name;
+use super::publish::parent_of;
 
 /// The paths that a batch has handed out: none goes to two of its jobs, on a file system that
 /// takes upper and lower case for one either.
@@ -27,6 +28,20 @@ impl Names {
     /// The next number with which this path is free, as far as this batch goes.
     pub(super) fn hand_out(&self, path: &Path) -> u32 {
         self.0.lock().hand_out(path)
+    }
+
+    /// Nobody gets this one, if it is in the directory.
+    pub(super) fn spare(&self, path: &Path, directory: &Path) {
+        let known = |path: &Path| match path.canonicalize() {
+            Ok(path) => path,
+            // Not there yet.
+            Err(_) => path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        };
+        let parent = known(parent_of(path));
+        let within = parent.strip_prefix(known(directory)).ok();
+        if let Some((within, name)) = within.zip(path.file_name()) {
+            self.hand_out(&directory.join(within).join(name));
+        }
     }
 
     /// The same, but a job that comes again, in another attempt, has its own again.

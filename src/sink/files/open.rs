@@ -72,6 +72,8 @@ pub(super) enum Lock {
     Had(Locked),
     /// Somebody is at it.
     Taken,
+    /// Ours, but by another name as well.
+    Linked(Locked),
     /// It is not, or no longer, there.
     Gone,
 }
@@ -166,8 +168,8 @@ fn lock_open(file: Locked, path: &Path) -> io::Result<Lock> {
     }
     // Whoever had it may have renamed or removed it just before.
     let ours = file.metadata()?;
-    if !ours.is_file() || ours.nlink() > 1 {
-        return Err(io::Error::other("what is there is no file of our own"));
+    if !ours.is_file() {
+        return Err(io::Error::other("what is there is no file"));
     }
     let there = match std::fs::symlink_metadata(path) {
         Ok(there) => there,
@@ -175,7 +177,11 @@ fn lock_open(file: Locked, path: &Path) -> io::Result<Lock> {
         Err(error) => return Err(error),
     };
     let is_it = (ours.dev(), ours.ino()) == (there.dev(), there.ino());
-    Ok(if is_it { Lock::Had(file) } else { Lock::Gone })
+    Ok(match is_it {
+        true if ours.nlink() > 1 => Lock::Linked(file),
+        true => Lock::Had(file),
+        false => Lock::Gone,
+    })
 }
 
 /// Opened so that nobody else can, which is a lock.
@@ -194,6 +200,19 @@ fn is_taken(error: &io::Error) -> bool {
 #[cfg(windows)]
 fn lock_open(file: Locked, _: &Path) -> io::Result<Lock> {
     Ok(Lock::Had(file))
+}
+
+/// How long a file may get, of those that this process writes (`ulimit -f`). Beyond that the system
+/// would not only refuse, but end the process by a signal.
+#[cfg(unix)]
+pub(super) fn longest() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(not(unix))]
+pub(super) fn longest() -> u64 {
+    u64::MAX
 }
 
 /// Takes the room on the disk for so many bytes, if the file system can tell beforehand. `Err` has how

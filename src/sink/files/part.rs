@@ -5,7 +5,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use http::HeaderValue;
+use http::header::{CONTENT_DISPOSITION, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue};
 
 use super::memo;
 use super::open::{self, Lock, Locked};
@@ -28,6 +29,8 @@ pub(crate) struct Part {
     /// What it is of, as it stands beside it.
     stamp: Option<Stamp>,
     bytes: u64,
+    /// As it may get.
+    longest: u64,
     /// In an earlier attempt or run.
     was_begun: bool,
     keep: bool,
@@ -50,8 +53,13 @@ impl Part {
         let Some(stamp) = Stamp::read(path)?.filter(|stamp| stamp.of == of) else {
             return Ok(None);
         };
-        let Lock::Had(file) = open::lock(path, false)? else {
-            return Ok(None);
+        let file = match open::lock(path, false)? {
+            Lock::Had(file) => file,
+            Lock::Linked(file) => {
+                unlink(file, path)?;
+                return Ok(None);
+            }
+            Lock::Taken | Lock::Gone => return Ok(None),
         };
         // Another may have had it between our look at the stamp and our lock.
         let mut stamp = Stamp::read(path)?.filter(|now| *now == stamp);
@@ -65,6 +73,7 @@ impl Part {
             is_whole: false,
             stamp,
             bytes,
+            longest: open::longest(),
             was_begun: true,
             keep,
         }))
@@ -84,12 +93,16 @@ impl Part {
                         is_whole: false,
                         stamp: None,
                         bytes: 0,
+                        longest: open::longest(),
                         was_begun: false,
                         // Nobody would look for it there.
                         keep: keep && number == 0,
                     });
                 }
                 Ok(Lock::Taken) => number += 1,
+                Ok(Lock::Linked(file)) => {
+                    unlink(file, &path).map_err(|error| fault(&path, error))?;
+                }
                 // Its owner is through with it.
                 Ok(Lock::Gone) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !made_directory => {
@@ -123,6 +136,26 @@ impl Part {
         &stamp.from
     }
 
+    /// Adds what the first response said of the file, as far as that of its rest does not.
+    pub(crate) fn complete(&self, headers: &mut HeaderMap) {
+        let Some(stamp) = &self.stamp else {
+            return;
+        };
+        let said = [
+            (CONTENT_DISPOSITION, &stamp.disposition),
+            (LAST_MODIFIED, &stamp.modified),
+        ];
+        for (name, value) in said {
+            if let (false, Some(value)) = (headers.contains_key(&name), value) {
+                headers.insert(name, value.clone());
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -146,7 +179,9 @@ impl Part {
     /// see [`has_come`](Self::has_come).
     pub(super) fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), Fault> {
         let file = self.file.as_ref().expect(OPEN);
-        open::write_at(file, bytes, at).map_err(|error| fault(&self.path, error))
+        let may_be = check_longest(at + bytes.len() as u64, self.longest);
+        let written = may_be.and_then(|()| open::write_at(file, bytes, at));
+        written.map_err(|error| fault(&self.path, error))
     }
 
     /// So much of this span is in it.
@@ -167,7 +202,9 @@ impl Part {
 
     /// Empties it, and has it say what it is going to be of.
     pub(super) fn begin(&mut self, stamp: Option<Stamp>, length: Option<u64>) -> Result<(), Fault> {
-        self.try_begin(stamp)
+        // Before the room is taken, which is refused in the same way.
+        check_longest(length.unwrap_or(0), self.longest)
+            .and_then(|()| self.try_begin(stamp))
             .map_err(|error| fault(&self.path, error))?;
         let file = self.file.as_mut().expect(OPEN);
         let length = length.filter(|&length| length >= WORTH_RESERVING);
@@ -218,9 +255,16 @@ impl Part {
 
     /// Goes to the end of what is there.
     pub(super) fn go_on(&mut self) -> Result<(), Fault> {
+        self.try_to_go_on()
+            .map_err(|error| fault(&self.path, error))
+    }
+
+    fn try_to_go_on(&mut self) -> io::Result<()> {
         let file = self.file.as_mut().expect(OPEN);
-        let end = file.seek(SeekFrom::Start(self.bytes));
-        end.map(drop).map_err(|error| fault(&self.path, error))
+        if file.metadata()?.len() > self.bytes {
+            file.set_len(self.bytes)?;
+        }
+        file.seek(SeekFrom::Start(self.bytes)).map(drop)
     }
 
     /// Writes what comes. Where that breaks off, what has come is in the file.
@@ -230,9 +274,11 @@ impl Part {
         loop {
             let (filled, ended) = fill(body, &mut piece);
             let file = self.file.as_mut().expect(OPEN);
-            let written = file.write_all(&piece[..filled]);
+            let bytes = self.bytes + filled as u64;
+            let may_be = check_longest(bytes, self.longest);
+            let written = may_be.and_then(|()| file.write_all(&piece[..filled]));
             written.map_err(|error| fault(&self.path, error))?;
-            self.bytes += filled as u64;
+            self.bytes = bytes;
             match ended {
                 Ok(false) => {}
                 Ok(true) => return Ok(()),
@@ -259,7 +305,11 @@ impl Part {
             memo::remember(file, etag, from);
         }
         let settled = if sync { file.sync_all() } else { Ok(()) };
-        settled.map_err(|error| fault(&self.path, error))
+        settled.map_err(|error| {
+            // Which bytes are on the disk is not known then, and asking again does not tell.
+            self.keep = false;
+            fault(&self.path, error)
+        })
     }
 
     /// Gives it its name.
@@ -306,20 +356,30 @@ fn bytes_in(stamp: &mut Stamp, file: &File) -> io::Result<Option<u64>> {
     if stamp.length.is_some_and(|all| size > all) {
         return Ok(None);
     }
+    // What was written last before a power cut may not be on the disk, whatever the size, or the
+    // note of a span, says. It shows as a hole.
     if stamp.spans.is_empty() {
-        return Ok(Some(size));
+        return Ok(Some(size.min(open::hole(file, 0)?)));
     }
     let is_beyond = |span: &Span| span.done > 0 && span.start + span.done > size;
     if stamp.spans.iter().any(is_beyond) {
         return Ok(None);
     }
-    // A power cut may leave the note and not the bytes. The size of other parts tells what is on
-    // the disk; of these, that there is no hole in it.
     for span in stamp.spans.iter_mut().filter(|span| span.done > 0) {
         let hole = open::hole(file, span.start)?;
         span.done = span.done.min(hole - span.start);
     }
     Ok(Some(stamp.spans.iter().map(|span| span.done).sum()))
+}
+
+fn check_longest(bytes: u64, longest: u64) -> io::Result<()> {
+    match bytes <= longest {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "a file may not get as long as that (see `ulimit -f`)",
+        )),
+    }
 }
 
 /// So many bytes from the start.
@@ -363,9 +423,65 @@ pub(super) fn fill(body: &mut dyn Read, piece: &mut [u8]) -> (usize, io::Result<
     (filled, Ok(false))
 }
 
+/// What goes by another name as well, such as a copy's made of links, or that of the whole file where
+/// its writer was killed as it gave it that, is not ours to write to. This name is.
+fn unlink(file: Locked, path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    drop(file);
+    Ok(())
+}
+
 fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a sparse file, so that nobody has to wait for it.
+    #[cfg(unix)]
+    #[test]
+    fn what_lies_beyond_four_gibibytes_is_found_again() {
+        const START: u64 = (4 << 30) + 4096;
+        const LENGTH: u64 = START + 100_000;
+        const DONE: u64 = 65_536;
+        let name = format!("fetchpool-part-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let span = |start, end| Span {
+            start,
+            end,
+            done: 0,
+        };
+        let stamp = Stamp {
+            of: "of".to_owned(),
+            from: "from".to_owned(),
+            url: "http://h/".to_owned(),
+            etag: HeaderValue::from_static("\"v1\""),
+            length: Some(LENGTH),
+            disposition: None,
+            modified: None,
+            spans: vec![span(0, START), span(START, LENGTH)],
+        };
+        let mut part = Part::create(|_| path.clone(), true).unwrap();
+        // Without the length: no room is taken for it.
+        part.begin(Some(stamp), None).unwrap();
+        let record = part.record().unwrap().unwrap();
+        part.write_at(&[7; DONE as usize], START).unwrap();
+        part.note(&record, 1, DONE).unwrap();
+        part.has_come(DONE);
+        drop(part);
+        let part = Part::find(&path, "of", false).unwrap().unwrap();
+        let done: Vec<_> = part.spans().unwrap().iter().map(|span| span.done).collect();
+        assert_eq!((part.bytes(), done), (DONE, vec![0, DONE]));
+        let mut file = File::open(&path).unwrap();
+        file.seek(SeekFrom::Start(START - 1)).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!((bytes[0], bytes.len() as u64), (0, DONE + 1));
+        assert!(bytes[1..].iter().all(|&byte| byte == 7));
     }
 }

@@ -7,13 +7,14 @@
 use std::io::Read;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderValue};
 
 use super::Target;
+use super::full::Full;
 use super::part::{PIECE, Part, fill};
-use super::placing::resource;
+use super::resource::resource;
 use super::stamp::{Record, Span, Stamp};
 use crate::fault::{ErrorKind, Fault};
 use crate::http::Stretch;
@@ -44,8 +45,7 @@ pub(crate) struct Divided {
     record: Option<Record>,
     /// How much of it there was when these jobs began.
     had: u64,
-    /// Nothing more can be written, to any file of its batch.
-    is_full: Arc<AtomicBool>,
+    full: Arc<Full>,
 }
 
 /// A span that is at work.
@@ -64,7 +64,7 @@ impl Divided {
         etag: HeaderValue,
         from: Option<String>,
         spans: &[Span],
-        is_full: Arc<AtomicBool>,
+        full: Arc<Full>,
     ) -> Result<Self, Fault> {
         let stretched = |span: &Span| Stretched {
             start: span.start,
@@ -80,16 +80,16 @@ impl Divided {
             spans: spans.iter().map(stretched).collect(),
             had: part.bytes(),
             part,
-            is_full,
+            full,
         })
     }
 
     /// Of a part that an earlier attempt or run has left divided.
-    pub(super) fn found(part: Part, is_full: Arc<AtomicBool>) -> Result<Self, Fault> {
+    pub(super) fn found(part: Part, full: Arc<Full>) -> Result<Self, Fault> {
         let etag = part.beginning().etag.clone();
         let from = Some(part.from().to_owned());
         let spans = part.spans().unwrap_or_default().to_vec();
-        Self::new(part, etag, from, &spans, is_full)
+        Self::new(part, etag, from, &spans, full)
     }
 
     pub(super) fn to(self, target: Target) -> Self {
@@ -116,6 +116,11 @@ impl Divided {
     /// Whether the response is just that, and not of where redirects lead by now.
     pub(crate) fn is_it(&self, span: usize, head: &Head, report: &Report) -> bool {
         self.from == resource(report) && self.stretch(span).is_in(head)
+    }
+
+    /// See [`Part::complete`].
+    pub(crate) fn complete(&self, headers: &mut HeaderMap) {
+        self.part.complete(headers);
     }
 
     fn stretch(&self, span: usize) -> Stretch<'_> {
@@ -150,7 +155,7 @@ impl Divided {
     fn put(&self, number: usize, piece: &[u8]) -> Result<(), Fault> {
         let span = &self.spans[number];
         let written = self.part.write_at(piece, span.next());
-        written.inspect_err(|fault| super::landing::note_full(&self.is_full, fault))?;
+        written.inspect_err(|fault| self.full.note(fault, self.part.path()))?;
         let done = span.done.load(Ordering::Relaxed) + piece.len() as u64;
         span.done.store(done, Ordering::Relaxed);
         match &self.record {

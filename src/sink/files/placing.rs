@@ -1,13 +1,12 @@
 //! Where a file goes: as its request, its response or its URL has it.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::Files;
 use super::names::numbered;
+use super::resource::fingerprint;
 use crate::body::Body;
 use crate::fault::{ErrorKind, Fault};
 use crate::outcome::Report;
@@ -86,6 +85,11 @@ impl Files {
 
     /// Where the bytes of this URL are while they are not all. Beside the file, or where that would be
     /// if only the URL counted: this is known before each attempt.
+    pub(super) fn place_of_part(&self, report: &Report) -> Option<PathBuf> {
+        self.part_path(report, &key_of_part(report)?)
+    }
+
+    /// The same, with what makes it the only one of its name.
     pub(super) fn part_path(&self, report: &Report, of: &str) -> Option<PathBuf> {
         let near = match self.planned(&report.request, report.progress.namesakes) {
             Some(planned) => planned.first(),
@@ -121,35 +125,4 @@ pub(super) fn key_of_part(report: &Report) -> Option<String> {
         .mirror()
         .or_else(|| report.request.url())
         .map(fingerprint)
-}
-
-/// The resource that answers, or is asked now: what a validator is of (RFC 9110, section 8.8.3). A signed
-/// URL is another one each time, so its query has no part in it.
-pub(super) fn resource(report: &Report) -> Option<String> {
-    let mut url = Cow::Borrowed(report.current_url()?);
-    let mut names = url.query_pairs();
-    if names.any(|(name, _)| report.secrets.has(&name)) {
-        url.to_mut().set_query(None);
-    }
-    Some(fingerprint(&url))
-}
-
-/// Of all of a URL but its password: people choose such as can be guessed, with a hash to try them on.
-pub(super) fn fingerprint(url: &Url) -> String {
-    fingerprint_of(url, "")
-}
-
-/// The same, of the URL and something else.
-pub(super) fn fingerprint_of(url: &Url, more: &str) -> String {
-    let mut url = Cow::Borrowed(url);
-    if url.password().is_some() {
-        // Fails for URLs without a host only, which have no password.
-        let _ = url.to_mut().set_password(None);
-    }
-    let hash = Sha256::new().chain_update(url.as_str()).chain_update(more);
-    let hash = hash.finalize();
-    hash[..12]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }

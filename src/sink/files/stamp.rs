@@ -7,10 +7,15 @@
 //! url https://example.com/big.iso       for people: without secrets
 //! etag "1b4f-5e2a"
 //! length 1073741824                     if it is known
+//! disposition attachment; filename=x    `Content-Disposition`, if there was one
+//! modified Sun, 06 Nov 1994 08:49:37 GMT
 //! span 0…0 0…01048576 0…01048576 0…01048576
 //! span 0…01048576 0…01073741824 0…0131072 0…0131072
 //! end
 //! ```
+//!
+//! What the response said of the file's name and date stands there because the one that brings the rest
+//! need not say it again (RFC 9110, section 15.3.7).
 //!
 //! How much is there is what the part's own size says. Of a part that comes in pieces the spans
 //! say it: from where, to where, and how much of that has come. That number is written over in
@@ -38,6 +43,8 @@ pub(crate) struct Stamp {
     pub(super) etag: HeaderValue,
     /// Of the whole, if it is known.
     pub(super) length: Option<u64>,
+    pub(super) disposition: Option<HeaderValue>,
+    pub(super) modified: Option<HeaderValue>,
     /// All of the whole, one after the other. None where it comes in one piece.
     pub(super) spans: Vec<Span>,
 }
@@ -108,12 +115,20 @@ impl Stamp {
             url,
             etag,
             length,
+            disposition,
+            modified,
             spans,
         } = self;
         let mut bytes = format!("{FIRST}\nof {of}\nfrom {from}\nurl {url}\netag ").into_bytes();
         bytes.extend_from_slice(etag.as_bytes());
         if let Some(length) = length {
             bytes.extend_from_slice(format!("\nlength {length}").as_bytes());
+        }
+        for (name, value) in [("disposition", disposition), ("modified", modified)] {
+            if let Some(value) = value {
+                bytes.extend_from_slice(format!("\n{name} ").as_bytes());
+                bytes.extend_from_slice(value.as_bytes());
+            }
         }
         for Span { start, end, done } in spans {
             let line = format!("\nspan {start:020} {end:020} {}", twice(*done));
@@ -140,6 +155,7 @@ impl Stamp {
             values.next()
         };
         let text = |name| Some(std::str::from_utf8(value(name)?).ok()?.to_owned());
+        let header = |name| HeaderValue::from_bytes(value(name)?).ok();
         let length = match text("length") {
             Some(digits) => Some(digits.parse().ok()?),
             None => None,
@@ -153,8 +169,10 @@ impl Stamp {
             of: text("of")?,
             from: text("from")?,
             url: text("url")?,
-            etag: HeaderValue::from_bytes(value("etag")?).ok()?,
+            etag: header("etag")?,
             length,
+            disposition: header("disposition"),
+            modified: header("modified"),
             spans,
         })
     }
@@ -206,6 +224,8 @@ mod tests {
             url: "http://h/ü?sig=…".to_owned(),
             etag: HeaderValue::from_bytes(b"\"a \xfc\"").unwrap(),
             length,
+            disposition: length.map(|_| HeaderValue::from_bytes(b"inline; filename=\xe9").unwrap()),
+            modified: None,
             spans: vec![],
         }
     }

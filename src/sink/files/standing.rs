@@ -94,7 +94,9 @@ impl Standing {
         let headers = body.headers();
         let tags = (self.memo.as_ref(), headers.get(ETAG));
         let is_of_another_tag = matches!(tags, (Some(memo), Some(theirs)) if memo.etag != theirs);
-        body.content_length() == Some(self.bytes)
+        // Of a rest, the length is its own; and what it is the rest of is another file than this.
+        body.taken() == 0
+            && body.content_length() == Some(self.bytes)
             && !is_of_another_tag
             && !headers.contains_key(CONTENT_ENCODING)
             && headers

@@ -210,12 +210,10 @@ fn a_torn_last_line_is_as_good_as_none() {
         assert_eq!(origin.log().len(), asked + 1, "{end}");
         assert_eq!(journal(&directory).lines().count(), 3, "{end}");
     }
-    // Killed within the first line.
-    for end in 0..20 {
-        fs::write(directory.0.join("journal"), &"fetchpool journal 1\n"[..end]).unwrap();
-        assert_eq!(run().filter(Result::is_ok).count(), 2);
-        assert!(journal(&directory).starts_with("fetchpool journal 1\n"));
-    }
+    // Killed before the first line.
+    fs::write(directory.0.join("journal"), "").unwrap();
+    assert_eq!(run().filter(Result::is_ok).count(), 2);
+    assert!(journal(&directory).starts_with("fetchpool journal 1\n"));
 }
 
 #[test]
@@ -627,4 +625,49 @@ fn a_killed_process_is_gone_on_with() {
     assert_eq!(save(&origin.url("/"), to(&directory)), 20);
     let rest: Vec<_> = (10..20).map(|i| format!("/{i}")).collect();
     assert_eq!(origin.targets()[asked..], rest);
+}
+
+/// By another run, or by this one.
+#[test]
+fn a_path_that_went_to_another_since_is_not_done() {
+    for same_run in [false, true] {
+        let origin = Origin::start(|incoming| {
+            let named = "attachment; filename=x.txt";
+            Reply::ok(incoming.target()).header("Content-Disposition", named)
+        });
+        let directory = directory(&format!("journal-path-{same_run}"));
+        let run = |paths: &[&str]| {
+            let urls: Vec<_> = paths.iter().map(|path| origin.url(path)).collect();
+            let to = to(&directory).on_exist(OnExist::Overwrite);
+            let saved = with(|b| b.workers(1)).save_all(urls, to).in_order();
+            saved.map(Result::unwrap).collect::<Vec<_>>()
+        };
+        run(&["/a"]);
+        let last = if same_run {
+            run(&["/b", "/a"])
+        } else {
+            run(&["/b"]);
+            run(&["/a"])
+        };
+        let saved = last.last().unwrap();
+        assert!(!saved.was_present());
+        assert_eq!(fs::read(saved.path()).unwrap(), b"/a");
+        // And now it is.
+        assert!(run(&["/a"])[0].was_present());
+    }
+}
+
+/// Such as a backup made of links.
+#[cfg(unix)]
+#[test]
+fn a_journal_may_go_by_another_name_as_well() {
+    let origin = origin();
+    let directory = directory("journal-linked");
+    let run = || {
+        let mut batch = once().save_all([origin.url("/a")], to(&directory));
+        batch.next().unwrap().unwrap()
+    };
+    run();
+    fs::hard_link(directory.0.join("journal"), directory.0.join("backup")).unwrap();
+    assert!(run().was_present());
 }

@@ -441,3 +441,96 @@ fn an_answer_that_is_no_file_takes_nobodys_place() {
         assert_eq!(directory.read("f"), b"precious", "{status}");
     }
 }
+
+/// The second version is twice as long as the first, of one date, and broke off half way: the rest of it
+/// is as long and as old as what stands there.
+#[test]
+fn the_rest_of_another_version_is_not_what_stands_there() {
+    const FIRST: usize = 100_000;
+    let (one, two) = (Content::new(FIRST, 0), Content::new(2 * FIRST, 7));
+    let two = Content {
+        etag: Some("\"v2\""),
+        ..two
+    };
+    let (first, second) = (one, two.clone());
+    let origin = Origin::start(move |incoming| match incoming.visit() {
+        1 => first.reply(incoming),
+        // It knows no dates of requests.
+        2 => Reply::status(200)
+            .header("ETag", "\"v2\"")
+            .header("Last-Modified", DATE)
+            .declared_length(2 * FIRST as u64)
+            .then_send(&second.body[..FIRST])
+            .then_close(),
+        _ => second.reply(incoming),
+    });
+    let directory = Directory::new("rest-of-another");
+    let save = || {
+        let to = To::new(&directory.0).on_exist(OnExist::Update);
+        once().save_all([origin.url("/f")], to).next().unwrap()
+    };
+    save().unwrap();
+    save().unwrap_err();
+    let saved = save().unwrap();
+    assert_eq!(saved.report().resumed_from(), Some(FIRST as u64));
+    assert!(!saved.was_present());
+    assert!(directory.read("f") == *two.body);
+    assert_eq!(directory.files(), ["f"]);
+}
+
+/// What the next run believes: no server writes that.
+#[test]
+fn what_is_spared_is_nobodys_to_replace() {
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/SHA256SUMS" => Reply::ok("of a URL"),
+        target => Reply::ok("of a response").header(
+            "Content-Disposition",
+            format!("attachment; filename={}", &target[1..]),
+        ),
+    });
+    for (i, policy) in [
+        OnExist::Overwrite,
+        OnExist::Update,
+        OnExist::Skip,
+        OnExist::SameOrBoth,
+        OnExist::KeepBoth,
+        OnExist::Error,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let directory = Directory::new(&format!("spared-{i}"));
+        fs::create_dir_all(&directory.0).unwrap();
+        let path = |name: &str| directory.0.join(name);
+        fs::write(path("SHA256SUMS"), "ours").unwrap();
+        // However the two are spelt.
+        let to = To::new(
+            directory
+                .0
+                .join("../")
+                .join(directory.0.file_name().unwrap()),
+        )
+        .on_exist(policy)
+        .journal(path("state"))
+        .spare(path("SHA256SUMS"));
+        let urls = ["/SHA256SUMS", "/state", "/STATE"].map(|path| origin.url(path));
+        let saved: Vec<_> = once().save_all(urls, to).in_order().collect();
+        let names = saved.iter().map(|saved| {
+            let path = saved.as_ref().unwrap().path().file_name().unwrap();
+            path.to_str().unwrap().to_owned()
+        });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names[0], "SHA256SUMS (1)", "{policy:?}");
+        assert!(
+            names[1..].iter().all(|name| name.contains(" (")),
+            "{names:?}"
+        );
+        assert_eq!(directory.read("SHA256SUMS"), b"ours");
+        assert!(
+            directory
+                .read("state")
+                .starts_with(b"fetchpool journal 1\nsaved")
+        );
+    }
+}

@@ -129,6 +129,9 @@ fn a_part_that_is_not_the_rest_is_not_taken_for_it() {
         from(CUT, "\"v1\"", &whole[CUT..]).header("Content-Encoding", "gzip"),
         from(CUT, "\"v1\"", &whole[CUT..])
             .header("Content-Type", "multipart/byteranges; boundary=x"),
+        // Of two nobody knows which one is meant.
+        from(CUT, "\"v1\"", &whole[CUT..]).header("ETag", "\"v2\""),
+        from(CUT, "\"v1\"", &whole[CUT..]).header("Content-Range", format!("bytes 0-1/{SIZE}")),
         Reply::status(416).header("Content-Range", format!("bytes */{}", CUT - 1)),
         Reply::status(416),
         Reply::status(304),
@@ -186,6 +189,27 @@ fn a_part_that_is_all_is_asked_about_and_not_fetched() {
         assert_eq!(directory.files(), ["big.bin"]);
         assert_eq!(directory.read("big.bin"), *content().body);
     }
+}
+
+/// It was asked whether it is this one.
+#[test]
+fn news_of_another_version_settle_no_part() {
+    let other = Content::new(SIZE, 9);
+    let (first, served) = (content().cut_after(CUT), other.clone());
+    let origin = Origin::start(move |incoming| match incoming.visit() {
+        1 => first.reply(incoming),
+        2 => Reply::status(304).header("ETag", "\"v2\""),
+        _ => served.reply(incoming),
+    });
+    let directory = Directory::new("all-of-another");
+    let save = || {
+        let mut batch = once().save_all([origin.url("/big.bin")], &directory.0);
+        batch.next().unwrap()
+    };
+    save().unwrap_err();
+    fs::write(directory.0.join(&directory.files()[0]), &*content().body).unwrap();
+    save().unwrap();
+    assert_eq!(directory.read("big.bin"), *other.body);
 }
 
 #[test]
@@ -337,19 +361,31 @@ fn two_at_one_url_do_not_share_a_part() {
 /// resource alone (RFC 9110, section 8.8.3).
 #[test]
 fn bytes_are_not_joined_with_those_of_where_a_redirect_leads_later() {
-    for part_is_whole in [false, true] {
+    // What looks like a secret may be what names the file.
+    let targets = [
+        ("/v1", "/v2"),
+        ("/get?file=A&sig=1", "/get?file=B&sig=2"),
+        ("/get?key=A.bin", "/get?key=B.bin"),
+        ("/get?token=A", "/get?token=B"),
+        (
+            "/get?X-Amz-Signature=A&versionId=1",
+            "/get?X-Amz-Signature=B&versionId=2",
+        ),
+    ];
+    let both = |(i, to)| [(i, to, false), (i, to, true)];
+    for (i, (one, two), part_is_whole) in targets.into_iter().enumerate().flat_map(both) {
         let first = content().cut_after(CUT);
         let other = Content::new(SIZE, 9);
         let served = other.clone();
         let origin = Origin::start(
             move |incoming| match (incoming.target(), incoming.visit()) {
-                ("/f", 1) => Reply::redirect(302, "/v1"),
-                ("/f", _) => Reply::redirect(302, "/v2"),
-                ("/v1", _) => first.reply(incoming),
+                ("/f", 1) => Reply::redirect(302, one),
+                ("/f", _) => Reply::redirect(302, two),
+                (target, _) if target == one => first.reply(incoming),
                 _ => served.reply(incoming),
             },
         );
-        let directory = Directory::new(&format!("elsewhere-{part_is_whole}"));
+        let directory = Directory::new(&format!("elsewhere-{i}-{part_is_whole}"));
         let save = || {
             once()
                 .save_all([origin.url("/f")], &directory.0)
@@ -394,8 +430,12 @@ fn nor_are_they_by_a_retry() {
 fn a_signature_makes_no_other_resource() {
     let (first, whole) = (content().cut_after(CUT), content());
     let origin = Origin::start(move |incoming| match incoming.target() {
-        "/f" => Reply::redirect(302, format!("/store/f?date={0}&sig={0}", incoming.visit())),
-        "/store/f?date=1&sig=1" => first.reply(incoming),
+        "/f" => {
+            let visit = incoming.visit();
+            let signed = format!("/store/f?X-Amz-Date={visit}&v=7&X-Amz-Signature={visit}");
+            Reply::redirect(302, signed)
+        }
+        "/store/f?X-Amz-Date=1&v=7&X-Amz-Signature=1" => first.reply(incoming),
         _ => whole.reply(incoming),
     });
     let directory = Directory::new("signed");
@@ -410,42 +450,92 @@ fn a_signature_makes_no_other_resource() {
     assert_eq!(directory.read("f"), *content().body);
 }
 
-/// Of a sparse file, so that nobody has to wait for it.
+/// As after a power cut: the length of the file got to the disk, and some of its bytes did not.
+#[cfg(target_os = "linux")]
+#[test]
+fn bytes_that_are_not_on_the_disk_are_not_there() {
+    const WRITTEN: u64 = 65_536;
+    for whole_size in [false, true] {
+        let (archive, directory) = after_a_cut(&format!("hole-{whole_size}"), content());
+        let part = directory.files();
+        let part = part.iter().find(|name| name.ends_with(".part")).unwrap();
+        let part = directory.0.join(part);
+        let file = fs::OpenOptions::new().write(true).open(part).unwrap();
+        file.set_len(WRITTEN).unwrap();
+        file.set_len(if whole_size { SIZE } else { CUT } as u64)
+            .unwrap();
+        drop(file);
+        let saved = save(&once(), &archive, &directory).unwrap();
+        assert_eq!(archive.last_range(), Some(WRITTEN));
+        assert_eq!(saved.report().resumed_from(), Some(WRITTEN));
+        assert_eq!(directory.read("big.bin"), *content().body);
+    }
+}
+
+/// A backup made of links, or one who was killed between giving a file its name and taking the part's
+/// away.
 #[cfg(unix)]
 #[test]
-fn a_part_of_more_than_four_gibibytes_is_gone_on_with_at_its_end() {
-    const WHOLE: u64 = 5 << 30;
-    const REST: u64 = 1000;
-    let origin = Origin::start(|incoming| match incoming.range_start() {
-        None => Reply::status(200)
-            .header("ETag", "\"v1\"")
-            .chunked_part([vec![0; 100_000]])
-            .then_close(),
-        Some(start) => Reply::status(206)
-            .header("ETag", "\"v1\"")
-            .header(
-                "Content-Range",
-                format!("bytes {start}-{}/{WHOLE}", WHOLE - 1),
-            )
-            .body(vec![b'x'; (WHOLE - start).min(2 * REST) as usize]),
-    });
-    let directory = Directory::new("five-gibibytes");
-    let to = || fetchpool::Directory::new(&directory.0).sync(false);
-    let save = || once().save_all([origin.url("/f")], to()).next().unwrap();
-    save().unwrap_err();
-    let part = directory.0.join(&directory.files()[0]);
-    let part = fs::OpenOptions::new().write(true).open(part).unwrap();
-    part.set_len(WHOLE - REST).unwrap();
-    drop(part);
-    let saved = save().unwrap();
-    assert_eq!(
-        (saved.bytes(), saved.report().resumed_from()),
-        (WHOLE, Some(WHOLE - REST))
-    );
-    let mut file = fs::File::open(saved.path()).unwrap();
-    let mut end = Vec::new();
-    std::io::Seek::seek(&mut file, std::io::SeekFrom::End(-2 * REST as i64)).unwrap();
-    std::io::Read::read_to_end(&mut file, &mut end).unwrap();
-    assert_eq!(end[..REST as usize], [0; REST as usize]);
-    assert_eq!(end[REST as usize..], [b'x'; REST as usize]);
+fn a_part_that_goes_by_another_name_is_left_to_that_and_begun_anew() {
+    let (archive, directory) = after_a_cut("linked-part", content());
+    let parts = directory.files();
+    let part = parts.iter().find(|name| name.ends_with(".part")).unwrap();
+    fs::hard_link(directory.0.join(part), directory.0.join("backup")).unwrap();
+    let saved = save(&once(), &archive, &directory).unwrap();
+    assert_eq!(saved.report().resumed_from(), None);
+    assert_eq!(directory.read("big.bin"), *content().body);
+    assert_eq!(directory.read("backup"), content().body[..CUT]);
+    assert_eq!(directory.files(), ["backup", "big.bin"]);
+}
+
+/// RFC 9110, section 15.3.7: it may leave out what the first response has said.
+#[test]
+fn a_rest_need_not_say_again_what_the_file_is_called_and_how_old_it_is() {
+    for (i, mute) in [206, 304, 416].into_iter().enumerate() {
+        let whole = content();
+        let origin = Origin::start(move |incoming| {
+            let reply = |status, body: &[u8]| {
+                Reply::status(status)
+                    .header("ETag", "\"v1\"")
+                    .declared_length(body.len() as u64)
+            };
+            let named = |reply: Reply| {
+                reply
+                    .header("Content-Disposition", "attachment; filename=named.bin")
+                    .header("Last-Modified", super::archive::DATE)
+            };
+            match incoming.visit() {
+                1 => {
+                    let cut = &whole.body[..CUT];
+                    named(reply(200, &whole.body)).then_send(cut).then_close()
+                }
+                _ if mute == 206 => reply(206, &whole.body[CUT..])
+                    .header("Content-Range", format!("bytes {CUT}-{}/{SIZE}", SIZE - 1))
+                    .then_send(&whole.body[CUT..]),
+                _ if mute == 304 => Reply::status(304),
+                _ => reply(416, b"").header("Content-Range", format!("bytes */{SIZE}")),
+            }
+        });
+        let directory = Directory::new(&format!("mute-{i}"));
+        let save = || {
+            let mut batch = once().save_all([origin.url("/f")], &directory.0);
+            batch.next().unwrap()
+        };
+        save().unwrap_err();
+        if mute != 206 {
+            let parts = directory.files();
+            let part = parts.iter().find(|name| name.ends_with(".part")).unwrap();
+            fs::write(directory.0.join(part), &*content().body).unwrap();
+        }
+        let saved = save().unwrap();
+        assert_eq!(directory.files(), ["named.bin"], "{mute}");
+        assert_eq!(directory.read("named.bin"), *content().body);
+        let date = fs::metadata(saved.path()).unwrap().modified().unwrap();
+        let date = date.duration_since(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(date.as_secs(), 784_111_777);
+        assert_eq!(
+            saved.headers().unwrap()["last-modified"],
+            super::archive::DATE
+        );
+    }
 }

@@ -4,7 +4,7 @@ use fetchpool::{ErrorKind, Request, RetryPolicy};
 
 use super::super::Directory;
 use super::super::archive::{Archive, Content};
-use super::{MIB, SIZE, assert_is, content, ranges, request, save, serve};
+use super::{MIB, SIZE, assert_is, content, range, ranges, request, save, serve};
 use crate::support::{Incoming, Origin, Reply};
 use crate::{n, once, with};
 
@@ -185,4 +185,43 @@ fn pieces_are_asked_for_where_the_first_part_came_from() {
     assert_eq!(saved.url().path(), "/there");
     assert_eq!(saved.report().redirects().len(), 1);
     assert_is(&directory, &content());
+}
+
+/// Signed for a time that is over when the last piece has its turn.
+#[test]
+fn a_piece_whose_redirect_is_no_longer_good_asks_where_the_first_one_did() {
+    let origin = serve(content(), |incoming| match incoming.target() {
+        "/big.bin" => {
+            let signed = format!("/there?Expires={0}&Signature={0}", incoming.visit());
+            Some(Reply::redirect(302, signed))
+        }
+        "/there?Expires=1&Signature=1" => {
+            let is_first = range(incoming)?.start == 0;
+            (!is_first).then(|| Reply::status(403))
+        }
+        _ => None,
+    });
+    let directory = Directory::new("segments-expired");
+    let saved = save(&with(|b| b.per_host(n(1))), &origin, &directory).unwrap();
+    assert_is(&directory, &content());
+    assert_eq!(saved.report().attempts(), 1);
+}
+
+/// Each asks once more.
+#[test]
+fn a_piece_that_is_refused_everywhere_is_an_error() {
+    let origin = serve(content(), |incoming| match incoming.target() {
+        "/big.bin" => Some(Reply::redirect(302, "/there")),
+        _ => (range(incoming)?.start > 0).then(|| Reply::status(403)),
+    });
+    let directory = Directory::new("segments-refused");
+    let error = save(&with(|b| b.per_host(n(1))), &origin, &directory).unwrap_err();
+    assert_eq!(error.status().unwrap(), 403);
+    let again = ["/big.bin", "/big.bin", "/big.bin", "/there"];
+    let asked = origin.targets();
+    assert_eq!(
+        asked[..5],
+        ["/big.bin", "/there", "/there", "/there", "/there"]
+    );
+    assert_eq!(asked[5..], again);
 }
