@@ -241,8 +241,8 @@ impl Directory {
     /// The first line is `fetchpool journal 1`. Each other is a request's, written in one piece when
     /// it is through, of eight fields with a tab between them; one that was cancelled has none, and
     /// what was done before has no second one. In a field `%`, control characters and all that is not
-    /// ASCII is percent-encoded; `-` is nothing. A last line without its end is ignored. Of files with
-    /// one key the last line counts; one of a failure takes none back.
+    /// ASCII is percent-encoded; `-` is nothing. A last line without its end is ignored. Of lines with
+    /// one key, or with one path, the last counts; one of a failure takes none back.
     ///
     /// | field | |
     /// | --- | --- |
