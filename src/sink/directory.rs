@@ -1,10 +1,14 @@
 //! How files are saved: what the caller decides.
 
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::files::check_journal;
 use crate::body::Body;
+use crate::error::Error;
+use crate::fault::{ErrorKind, Fault};
 
 /// A directory for files, and how they are put there: what
 /// [`Downloader::save_all`](crate::Downloader::save_all) takes. A path is one with all defaults.
@@ -232,7 +236,44 @@ impl Directory {
     ///
     /// One batch at a time has it: for another it is an error of all of its requests, of the kind
     /// [`Io`](crate::ErrorKind::Io), when it has waited for a second; nothing is fetched. So is a file
-    /// that is something else, which is left as it is.
+    /// that is something else, which is left as it is. [`check`](Self::check) tells both beforehand.
+    ///
+    /// ```no_run
+    /// use std::num::NonZeroUsize;
+    ///
+    /// use fetchpool::{Directory, Downloader, ErrorKind, Request};
+    ///
+    /// // The URLs, and what their files should come to.
+    /// let list = [(
+    ///     "https://example.com/big.iso",
+    ///     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    /// )];
+    /// let mut requests = Vec::new();
+    /// for (url, digest) in list {
+    ///     let request = Request::new(url).expect_digest(digest.parse()?);
+    ///     requests.push(request.segments(NonZeroUsize::new(4).unwrap()));
+    /// }
+    ///
+    /// let directory = Directory::new("d").journal("d.journal");
+    /// // A journal that cannot be had is one error here, and not one of each request.
+    /// directory.check()?;
+    /// for file in Downloader::new().save_all(requests, directory) {
+    ///     match file {
+    ///         Ok(file) if file.was_present() => println!("{}: done before", file.path().display()),
+    ///         Ok(file) => println!("{}: {} bytes", file.path().display(), file.bytes()),
+    ///         Err(error) => {
+    ///             // Where it stood in the list.
+    ///             let index = error.report().map_or(0, |report| report.index());
+    ///             match error.kind() {
+    ///                 ErrorKind::Digest => eprintln!("{index}: not what it should be: {error}"),
+    ///                 // The next run tries it again, and goes on where a body broke off.
+    ///                 _ => eprintln!("{index}: {error}"),
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// A line that cannot be written is a warning in the log, not an error: the file is whole, and the
     /// next run asks about it. Lines are not synced, so that some may be missing after a power cut;
@@ -258,6 +299,24 @@ impl Directory {
     pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
         self.journal = Some(path.into());
         self
+    }
+
+    /// Makes the directory and, where it is to have one, the [`journal`](Self::journal), or opens it and
+    /// lets it go again. So what is wrong with either is known before there is a request, and said once;
+    /// otherwise it is the error of each request.
+    ///
+    /// No batch does it by itself: it makes its directory for its first file, and may have none. What
+    /// is right now may be wrong by the time that a batch begins.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]: the directory cannot be made, or the journal is not to be had.
+    pub fn check(&self) -> Result<(), Error> {
+        let made = fs::create_dir_all(&self.path).map_err(|error| {
+            let doing = format!("cannot make the directory {}", self.path.display());
+            Fault::with_source(ErrorKind::Io, doing, error)
+        });
+        let checked = made.and_then(|()| self.journal.as_deref().map_or(Ok(()), check_journal));
+        checked.map_err(|fault| Error::bare(fault, None))
     }
 }
 

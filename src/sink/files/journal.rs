@@ -103,10 +103,7 @@ impl Journal {
                 let done = key.and_then(|key| opened.done.get(&key));
                 Ok(done.filter(|done| !opened.given.lock().contains(&hash_of(&done.path))))
             }
-            Err(why) => {
-                let detail = format!("cannot use the journal {}: {why}", self.path.display());
-                Err(Fault::new(ErrorKind::Io, detail))
-            }
+            Err(why) => Err(unusable(&self.path, why)),
         }
     }
 
@@ -187,24 +184,14 @@ impl Journal {
 
 impl Opened {
     fn at(path: &Path) -> Result<Self, String> {
-        let file = take(path).map_err(|error| error.to_string())?;
-        Self::of(file).map_err(|error| error.to_string())
+        take(path).and_then(Self::of).map_err(why)
     }
 
     fn of(mut file: Locked) -> io::Result<Self> {
         let mut done = HashMap::new();
         let mut lines = BufReader::new(&*file);
-        let mut first = Vec::new();
-        let length = FIRST.len() as u64;
-        lines.by_ref().take(length).read_to_end(&mut first)?;
-        // Made just now, or by one who was killed then.
-        let is_begun = first.is_empty();
-        if !is_begun && first != FIRST {
-            return Err(io::Error::other(
-                "it is not a journal, or one of another version: name another file",
-            ));
-        }
-        let mut end = if is_begun { 0 } else { length };
+        let is_new = is_new(&mut lines)?;
+        let mut end = if is_new { 0 } else { FIRST.len() as u64 };
         let mut line = Vec::new();
         // Of a path that went to several, the last: the others' files are there no more.
         let mut whose = HashMap::new();
@@ -222,7 +209,7 @@ impl Opened {
         done.retain(|key, file| whose.get(&hash_of(&file.path)) == Some(key));
         file.set_len(end)?;
         file.seek(SeekFrom::Start(end))?;
-        if is_begun {
+        if is_new {
             file.write_all(FIRST)?;
         }
         Ok(Self {
@@ -232,6 +219,37 @@ impl Opened {
             is_lame: AtomicBool::new(false),
         })
     }
+}
+
+/// That there is one to be had, without reading what it says.
+pub(in crate::sink) fn check(path: &Path) -> Result<(), Fault> {
+    let begun = take(path).and_then(|file| is_new(&*file));
+    begun.map(drop).map_err(|error| unusable(path, &why(error)))
+}
+
+fn unusable(path: &Path, why: &str) -> Fault {
+    let detail = format!("cannot use the journal {}: {why}", path.display());
+    Fault::new(ErrorKind::Io, detail)
+}
+
+/// Our own errors say what to do; the system's do not.
+fn why(error: io::Error) -> String {
+    match error.get_ref() {
+        Some(_) => error.to_string(),
+        None => format!("{error}; name another file"),
+    }
+}
+
+/// Whether it was made just now, or by one who was killed then; an error if it is not ours.
+fn is_new(lines: impl Read) -> io::Result<bool> {
+    let mut first = Vec::new();
+    lines.take(FIRST.len() as u64).read_to_end(&mut first)?;
+    if !first.is_empty() && first != FIRST {
+        return Err(io::Error::other(
+            "it is not a journal, or one of another version: name another file",
+        ));
+    }
+    Ok(first.is_empty())
 }
 
 /// Has it for this run alone.

@@ -49,6 +49,7 @@ use crate::http::strong_validator;
 use crate::outcome::{Head, Report, Saved};
 use crate::request::Request;
 
+pub(super) use journal::check as check_journal;
 pub(crate) use part::Part;
 pub(crate) use pieces::{Divided, FIRST};
 pub(crate) use standing::Standing;

@@ -252,6 +252,22 @@ fn two_batches_never_share_one() {
         .unwrap();
 }
 
+/// The lines that are there, or are not yet, are as they were, and the batch has it after that.
+#[test]
+fn a_check_of_what_is_right_changes_nothing() {
+    let origin = origin();
+    let directory = Directory::new("journal-check");
+    for was_present in [false, true] {
+        to(&directory).check().unwrap();
+        assert!(directory.0.join("files").is_dir());
+        let mut batch = once().save_all([origin.url("/f")], to(&directory));
+        let saved = batch.next().unwrap().unwrap();
+        assert_eq!(saved.was_present(), was_present);
+    }
+    assert_eq!(origin.log().len(), 1);
+    assert_eq!(journal(&directory).lines().count(), 2);
+}
+
 #[test]
 fn what_is_no_journal_is_left_as_it_is() {
     let origin = origin();
@@ -267,17 +283,17 @@ fn what_is_no_journal_is_left_as_it_is() {
     ] {
         let path = directory.0.join(name);
         let to = To::new(&directory.0).journal(&path);
-        let error = once()
-            .save_all([origin.url("/f")], to)
-            .next()
-            .unwrap()
-            .unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Io);
-        let text = error.to_string();
-        assert!(
-            text.contains(says) && text.contains(path.to_str().unwrap()),
-            "{text}"
-        );
+        let early = to.check().unwrap_err();
+        let mut batch = once().save_all([origin.url("/f")], to);
+        for error in [early, batch.next().unwrap().unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Io);
+            let text = error.to_string();
+            assert!(
+                text.contains(says) && text.contains(path.to_str().unwrap()),
+                "{text}"
+            );
+            assert!(text.ends_with("name another file"), "{text}");
+        }
     }
     assert_eq!(fs::read(directory.0.join("notes")).unwrap(), b"my notes\n");
     assert_eq!(origin.log().len(), 0);
