@@ -3,6 +3,7 @@
 //! Every complaint is a [`clap::Error`], so that all of them look alike and end
 //! with exit status 2.
 
+use std::error::Error as _;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,7 @@ pub(crate) struct Args {
     pub(crate) no_sync: bool,
 
     /// Read the bodies, keep nothing: no file is written.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["journal", "segments"])]
     pub(crate) discard: bool,
 
     /// Connections to one host at a time.
@@ -269,17 +270,18 @@ impl Args {
         })
     }
 
-    /// Where the bodies go; a directory is made if it is not there.
+    /// Where the bodies go; a directory is made if it is not there. A journal that cannot be had is
+    /// one complaint here, and not one of each URL.
     pub(crate) fn sink(&self) -> Result<Sink, clap::Error> {
         if self.discard || self.demo {
             return Ok(Sink::Nowhere);
         }
-        match fs::create_dir_all(&self.output) {
-            Ok(()) => Ok(Sink::Directory(self.directory())),
-            Err(e) => Err(usage(format!(
-                "cannot make the directory {}: {e}; name another one with '--output DIR'",
-                self.output.display()
-            ))),
+        let directory = self.directory();
+        match directory.check() {
+            Ok(()) => Ok(Sink::Directory(directory)),
+            // Of the journal it is said what to do.
+            Err(e) if e.source().is_none() => Err(usage(e)),
+            Err(e) => Err(usage(format!("{e}; name another one with '--output DIR'"))),
         }
     }
 }
@@ -430,6 +432,48 @@ mod tests {
                 "{complaint}"
             );
         }
+    }
+
+    #[test]
+    fn what_would_have_no_effect_is_refused() {
+        for arguments in [["--journal", "j"], ["--segments", "2"]] {
+            let complaint = complaint(&[&["--discard"], &arguments[..]].concat());
+            let wanted = format!("'--discard' cannot be used with '{}", arguments[0]);
+            assert!(complaint.contains(&wanted), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn a_directory_or_a_journal_that_cannot_be_had_is_told_once() {
+        let file = std::env::temp_dir().join(format!("fetch-args-{}", std::process::id()));
+        fs::write(&file, "my notes\n").unwrap();
+        let (here, notes) = (std::env::temp_dir(), file.display());
+        let below = file.join("journal");
+        let (of_none, of_below) = (
+            format!("cannot use the journal {notes}: it is not a journal"),
+            format!("cannot use the journal {}: ", below.display()),
+        );
+        let of_output = format!("cannot make the directory {notes}: ");
+        for (output, journal, wanted) in [
+            (&here, &file, of_none),
+            (&here, &below, of_below),
+            (&file, &below, of_output),
+        ] {
+            let (output, journal) = (output.to_str().unwrap(), journal.to_str().unwrap());
+            let args = [
+                "fetch",
+                "http://h/",
+                "--output",
+                output,
+                "--journal",
+                journal,
+            ];
+            let said = Args::parse_from(args).sink().unwrap_err().to_string();
+            assert!(said.contains(&wanted), "{said}");
+            assert!(said.contains("name another"), "{said}");
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"my notes\n");
+        fs::remove_file(&file).unwrap();
     }
 
     #[test]

@@ -48,8 +48,8 @@ fn run(args: &Args) -> Result<ExitCode, clap::Error> {
     // fetched or drawn.
     args.check()?;
     let downloader = args.downloader()?;
-    let sink = args.sink()?;
     let input = Input::open(args)?;
+    let sink = args.sink()?;
 
     let reporter = Reporter::new(args);
     let interrupt = Interrupt::install(&downloader, reporter.ending())?;
