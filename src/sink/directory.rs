@@ -91,6 +91,14 @@ pub enum Layout {
     #[default]
     Flat,
     /// Into `host/path`, as the URL has it; `host_port` where it names a port.
+    ///
+    /// A URL that is also the directory of another (`/a` and `/a/b`) cannot stand beside that: the
+    /// second of them to come is an error of the kind [`Io`](crate::ErrorKind::Io), unless
+    /// [`OnExist::KeepBoth`] gives it a number. Name one of them with
+    /// [`Request::save_as`](crate::Request::save_as).
+    ///
+    /// Queries have no part in it: of two URLs that differ by theirs alone the second gets
+    /// `name (1).ext`.
     Tree,
 }
 

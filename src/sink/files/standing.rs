@@ -31,6 +31,10 @@ impl Standing {
     pub(super) fn at(path: &Path) -> io::Result<Option<Self>> {
         let meta = match fs::metadata(path) {
             Ok(meta) if meta.is_file() => meta,
+            Ok(meta) if meta.is_dir() => {
+                let what = "a directory stands there, made for the file of another URL perhaps";
+                return Err(io::Error::new(io::ErrorKind::IsADirectory, what));
+            }
             Ok(_) => return Err(io::Error::other("something stands there that is no file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
