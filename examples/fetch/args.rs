@@ -28,8 +28,9 @@ pub(crate) struct Args {
     /// Read URLs from FILE, one a line ('-': standard input).
     ///
     /// Blank lines and '#' lines are skipped. A line may be 'URL<TAB>NAME', where NAME is the file's
-    /// path below DIR, whatever the layout. It is made safe: no '..', no root, no name that some
-    /// system has for itself.
+    /// path below DIR, whatever the layout; where NAME is empty, the URL names the file. It is made
+    /// safe: no '..', no root, no name that some system has for itself. It is changed for that, never
+    /// refused: 'con' becomes '_con', and '../..', of which nothing is left, 'index.html'.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
 
@@ -51,7 +52,8 @@ pub(crate) struct Args {
 
     /// Where in DIR: 'flat' by the URL's last segment, 'tree' as host/path.
     ///
-    /// The query has no part in it; a port that is named makes it host_PORT/path.
+    /// The query has no part in it; a port that is named makes it host_PORT/path. A URL that is also
+    /// the directory of another (/a and /a/b) needs a NAME in the list.
     #[arg(long, value_name = "LAYOUT", value_enum, default_value = "flat")]
     pub(crate) layout: Shape,
 

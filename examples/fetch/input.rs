@@ -24,9 +24,24 @@ pub(crate) struct Input {
     error: Option<io::Error>,
 }
 
-/// The line of the input file that a request stands on: its tag.
+/// What a request was made of: its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Line(pub(crate) u64);
+pub(crate) struct Text {
+    /// The line of the input file that it stands on, if it is from there.
+    pub(crate) line: Option<u64>,
+    pub(crate) form: Form,
+}
+
+/// How the text is made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `URL`, or `URL<TAB>NAME`.
+    Plain,
+    /// With a blank within the URL, which may have been meant as a tab.
+    Blank,
+    /// With something after the name.
+    Excess,
+}
 
 impl Input {
     /// Opens the input file and the list of checksums, if there are any.
@@ -56,8 +71,8 @@ impl Input {
         let lines = self.lines.as_mut()?;
         match lines.next_text().transpose()? {
             Ok(text) => {
-                let line = Line(lines.number);
-                Some(self.request(&text).tag(line))
+                let line = Some(lines.number);
+                Some(self.request(&text, line))
             }
             Err(e) => {
                 self.lines = None;
@@ -67,13 +82,23 @@ impl Input {
         }
     }
 
-    /// `URL`, or `URL<TAB>NAME`.
-    fn request(&mut self, text: &str) -> Request {
+    /// `URL`, or `URL<TAB>NAME`; an empty name is none.
+    fn request(&mut self, text: &str, line: Option<u64>) -> Request {
         let (url, name) = match text.split_once('\t') {
             Some((url, name)) => (url, Some(name.trim()).filter(|name| !name.is_empty())),
             None => (text, None),
         };
-        let mut request = Request::new(url);
+        let form = match name {
+            Some(name) if name.contains('\t') => Form::Excess,
+            _ if url.trim().contains(' ') => Form::Blank,
+            _ => Form::Plain,
+        };
+        let source = Text { line, form };
+        if form == Form::Excess {
+            // So it is no URL, and fails as others that are none do: by itself, in its turn.
+            return Request::new(format!("<{text}>")).tag(source);
+        }
+        let mut request = Request::new(url).tag(source);
         if self.segments.get() > 1 {
             request = request.segments(self.segments);
         }
@@ -108,7 +133,7 @@ impl Iterator for Input {
 
     fn next(&mut self) -> Option<Request> {
         match self.arguments.next() {
-            Some(url) => Some(self.request(&url)),
+            Some(url) => Some(self.request(&url, None)),
             None => self.next_of_file(),
         }
     }
@@ -202,7 +227,7 @@ mod tests {
         let list = "# list\n\nhttp://h/a\r\nno url\n http://h/b\tsome name.txt \nhttp://h/c\t\n";
         let found: Vec<_> = input(list, None)
             .map(|request| {
-                let line = request.tag_ref::<Line>().copied().unwrap().0;
+                let line = request.tag_ref::<Text>().unwrap().line.unwrap();
                 (line, request.url().map(|url| url.path().to_owned()))
             })
             .collect();
@@ -210,6 +235,27 @@ mod tests {
         assert_eq!(
             found,
             [(3, path("/a")), (4, None), (5, path("/b")), (6, path("/c"))]
+        );
+    }
+
+    #[test]
+    fn a_line_is_a_url_and_perhaps_a_name_and_nothing_else() {
+        let list =
+            "http://h/a\tx y.txt\nhttp://h/a x.txt\nhttp://h/a\tx.txt\t_extra\nhttp://h/a\t\tx\n";
+        let found: Vec<_> = input(list, None)
+            .map(|request| {
+                let form = request.tag_ref::<Text>().unwrap().form;
+                (form, request.url().is_some())
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (Form::Plain, true),
+                (Form::Blank, true),
+                (Form::Excess, false),
+                (Form::Plain, true)
+            ]
         );
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fetchpool::{Body, Error, ErrorKind, Report, Saved, Timings};
 use serde_json::json;
 
-use crate::input::Line;
+use crate::input::Text;
 use crate::words;
 
 /// One outcome, success or failure, with the secrets of its URLs removed.
@@ -162,7 +162,7 @@ impl From<Error> for Record {
 
 /// Where the request stood in the input file.
 fn line(report: &Report) -> Option<u64> {
-    report.request().tag_ref::<Line>().map(|line| line.0)
+    report.request().tag_ref::<Text>()?.line
 }
 
 /// The time that each of [`PHASES`] took.

@@ -258,7 +258,7 @@ mod tests {
     use fetchpool::{Downloader, Request};
 
     use super::*;
-    use crate::input::Line;
+    use crate::input::{Form, Text};
 
     #[test]
     fn a_failure_names_the_file_and_the_line_of_its_url() {
@@ -267,7 +267,8 @@ mod tests {
             let error = Downloader::new().fetch(request).unwrap_err();
             reporter.failure(&error.into())
         };
-        let said = failure(Request::new("oops").tag(Line(3)));
+        let (line, form) = (Some(3), Form::Plain);
+        let said = failure(Request::new("oops").tag(Text { line, form }));
         assert!(said.starts_with("some/list:3: \"oops\": "), "{said}");
         let said = failure(Request::new("oops"));
         assert!(said.starts_with("\"oops\": "), "{said}");
