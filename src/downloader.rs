@@ -173,19 +173,21 @@ impl Downloader {
     /// Fetches URLs into files below a directory, which is made if it is not there.
     ///
     /// A file has its name when its body is whole, verified and on the disk, and not before; until
-    /// then it is a hidden `.part` beside that place. What stands there under the name already is left
-    /// as it is: where the server shows that it is the same, no body is fetched
-    /// ([`Saved::was_present`]); otherwise the new one is called `name (1).ext`. So is the second of
-    /// two that would have one name. What breaks off stays, if it is worth it, and the next attempt or
-    /// the next run goes on with it. [`Directory`] has all that can be decided otherwise.
+    /// then it is a hidden `.part` beside that place, as far as this is known before the response
+    /// ([`Directory::keep_parts`]). What stands there under the name already is left as it is: where
+    /// the server shows that it is the same, no body is fetched ([`Saved::was_present`]); otherwise the
+    /// new one is called `name (1).ext`. So is the second of two that would have one name. What breaks
+    /// off stays, if it is worth it, and the next attempt or the next run goes on with it. [`Directory`]
+    /// has all that can be decided otherwise.
     ///
     /// Only a response that has one makes a file: 200, 203, and a part that the request itself asks for.
     /// Another success, such as 204, is an error of the kind [`ErrorKind::Status`].
     ///
     /// A file is named by [`Request::save_as`], or else by the response's `Content-Disposition`, or
     /// else by the last segment of its URL's path (without the query; `index.html` where that is
-    /// empty), made safe for all systems. Names that come from URLs are given in the order of the
-    /// input: a second run finds the files of the first. For that a batch keeps sixteen bytes a name.
+    /// empty), made safe for all systems: the `..%2fx` of a URL is `_.._x`. Names that come from URLs
+    /// are given in the order of the input: a second run finds the files of the first. For that a batch
+    /// keeps sixteen bytes a name.
     ///
     /// ```no_run
     /// use fetchpool::{Directory, Downloader, OnExist, Request};

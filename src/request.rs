@@ -153,7 +153,9 @@ impl Request {
     /// Names its file, where it is saved: a path relative to the directory.
     ///
     /// It is made safe: roots and `..` are left out, and each part is made a name that all systems
-    /// take. So it can be what others have written; [`save_to`](Self::save_to) takes a path as it
+    /// take (`con` becomes `_con`, `.hidden` `_.hidden`, and `a?b` `a_b`). What has no name left, such
+    /// as `../..`, is `index.html`. It is changed, never refused: where you want an error, check before.
+    /// So it can be what others have written; [`save_to`](Self::save_to) takes a path as it
     /// is. The second of two requests of a batch that name one file gets `name (1).ext`.
     #[must_use]
     pub fn save_as(mut self, path: impl Into<PathBuf>) -> Self {
@@ -182,7 +184,13 @@ impl Request {
     ///
     /// It is computed as the bytes come, and known with the last of them: a file does not get its
     /// name then, and a closure's last read fails. Bodies of errors, where they are let through, are
-    /// not judged. A file that stands there already, and is of this digest, is not fetched.
+    /// not judged.
+    ///
+    /// With [`OnExist::SameOrBoth`], `Skip` and `Update`, a file that stands there and is of this digest
+    /// is not fetched, and no server is asked where its name is known before. `Overwrite` and `KeepBoth`
+    /// fetch it all the same; with `Error` it is an error.
+    ///
+    /// [`OnExist::SameOrBoth`]: crate::OnExist::SameOrBoth
     ///
     /// ```no_run
     /// use fetchpool::{Downloader, Request};

@@ -191,7 +191,7 @@ pub(crate) enum Sink {
 pub(crate) enum Policy {
     /// Not fetched if the server shows that it is the same, else both are kept
     SameOrBoth,
-    /// Not fetched
+    /// Not fetched; with '--checksums', an error if it is another
     Skip,
     /// The new one takes its place
     Overwrite,

@@ -46,7 +46,8 @@ pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
 /// by a response of just its length and date; after its body has come, by just its bytes. The date is
 /// only taken for a sign where it is in whole seconds, as it is on files that have theirs from a
 /// `Last-Modified`. Where the request expects a digest it is by that that a file is the same, and no
-/// server is asked.
+/// server is asked; a file of the digest that stands there is an error with [`Error`](Self::Error) all
+/// the same, and is fetched anew with [`Overwrite`](Self::Overwrite) and [`KeepBoth`](Self::KeepBoth).
 ///
 /// What another request of the same batch has made is no file that stands there: the second of one
 /// name gets `name (1).ext`, whatever the policy.
@@ -57,7 +58,9 @@ pub enum OnExist {
     /// called `name (1).ext`.
     #[default]
     SameOrBoth,
-    /// It is taken for the same; the server is not even asked, where the name is known before.
+    /// It is taken for the same; the server is not even asked, where the name is known before. Where the
+    /// request expects a digest or a length and the file is not of it, that is an error of the kind
+    /// [`Digest`](crate::ErrorKind::Digest); [`Update`](Self::Update) fetches it anew.
     Skip,
     /// The new file takes its place, when it is whole.
     Overwrite,
@@ -154,10 +157,12 @@ impl Directory {
     /// all else that gives names but [`Request::save_as`](crate::Request::save_as).
     ///
     /// Where it leads to another file system than the directory is on, by a link or a mount, a file cannot
-    /// be put there: until it has its name it is in the directory itself.
+    /// be put there: until it has its name it is where its URL would have it, which is in the directory
+    /// itself, but for [`Layout::Tree`].
     ///
     /// What it returns is made safe: roots and `..` are left out, and each part is made a name
-    /// that all systems take. The body cannot be read by it.
+    /// that all systems take; what has no name left is `index.html`, as with `save_as`. The body cannot
+    /// be read by it.
     ///
     /// ```
     /// use fetchpool::Directory;
@@ -185,8 +190,13 @@ impl Directory {
 
     /// Whether what came of a body stays, for the next attempt and the next run to go on with,
     /// where the server has named a strong validator and it is large enough to be worth it
-    /// (64 KiB). The default is `true`. It stays beside the file, under a hidden name that ends in
-    /// `.part`, with a second that ends in `.part.from` and says what it is of.
+    /// (64 KiB). The default is `true`. It has a hidden name that ends in `.part`, and beside it is a
+    /// second that ends in `.part.from` and says what it is of.
+    ///
+    /// It stays beside the file, as far as that is known before the response. Where the response
+    /// decides, it has the name, and is in the directory, that the URL alone gives: with a
+    /// `Content-Disposition` that is beside the file under another name, and with [`place`](Self::place)
+    /// in the directory itself ([`Layout::Tree`]: in that of the URL).
     #[must_use]
     pub fn keep_parts(mut self, keep: bool) -> Self {
         self.keep_parts = keep;
@@ -215,7 +225,8 @@ impl Directory {
     }
 
     /// Whether a body that is not of the digest that was expected stays for somebody to look at,
-    /// as `NAME.rejected` where the file would stand; the error says where. The default is `false`.
+    /// as `NAME.rejected` where the file would stand; the error says where. None takes the place of an
+    /// earlier one: the next of `f.txt` is `f.txt (1).rejected`. The default is `false`.
     #[must_use]
     pub fn keep_rejected(mut self, keep: bool) -> Self {
         self.keep_rejected = keep;

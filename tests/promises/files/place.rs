@@ -107,7 +107,9 @@ fn a_request_names_its_file_and_the_directory_keeps_it() {
         named("../../up"),
         named("/etc/passwd"),
         named("a/../b"),
-        named(".."),
+        named("../.."),
+        named("con/.hidden"),
+        named("a?b"),
     ];
     let names = places(to.clone(), &directory, requests);
     assert_eq!(
@@ -117,7 +119,9 @@ fn a_request_names_its_file_and_the_directory_keeps_it() {
             "in/up",
             "in/etc/passwd",
             "in/a/b",
-            "in/index.html"
+            "in/index.html",
+            "in/_con/_.hidden",
+            "in/a_b"
         ]
     );
     let just_there = Request::new(origin.url("/told")).save_to(elsewhere.0.join("z"));
