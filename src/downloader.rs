@@ -85,6 +85,9 @@ impl Downloader {
     /// Fetches one URL into a buffer, in the place of what is in it, and waits for it. After an
     /// error it is empty.
     ///
+    /// This is for one buffer of your own, and not for speed: each is waited for before the next is
+    /// asked for. For many use [`fetch_all`](Self::fetch_all) and [`Fetched::recycle`].
+    ///
     /// ```no_run
     /// let downloader = fetchpool::Downloader::new();
     /// let mut buffer = Vec::new();
@@ -139,6 +142,8 @@ impl Downloader {
     /// into [`open`](Self::open), from a thread of its own.
     ///
     /// Nothing is skipped: an empty line is a request with an invalid URL.
+    ///
+    /// Each body has a buffer of its own; [`Fetched::recycle`] gives it back for another one of the batch.
     ///
     /// ```no_run
     /// use std::fs::File;

@@ -17,7 +17,7 @@
 //!
 //! | bodies go | many | one at a time |
 //! | --- | --- | --- |
-//! | into memory | [`Downloader::fetch_all`] | [`Downloader::fetch`] |
+//! | into memory | [`Downloader::fetch_all`], with [`Fetched::recycle`] for many small ones | [`Downloader::fetch`] |
 //! | into a buffer of yours | | [`Downloader::fetch_into`] |
 //! | into files | [`Downloader::save_all`] | |
 //! | to a closure, as they come | [`Downloader::fetch_with`] | |
