@@ -202,6 +202,35 @@ fn a_file_of_the_digest_is_there_without_a_question() {
 }
 
 #[test]
+fn a_file_of_the_digest_is_fetched_where_it_is_to_be_replaced_or_kept_besides() {
+    let origin = Origin::start(|_| Reply::ok(BODY));
+    for (policy, files) in [
+        (OnExist::Overwrite, Some(1)),
+        (OnExist::KeepBoth, Some(2)),
+        (OnExist::Error, None),
+    ] {
+        let directory = Directory::new(&format!("all-the-same-{policy:?}"));
+        fs::create_dir(&directory.0).unwrap();
+        fs::write(directory.0.join("f"), BODY).unwrap();
+        let asked = origin.log().len();
+        let to = To::new(&directory.0).on_exist(policy);
+        let request = expecting(origin.url("/f"), &DIGESTS);
+        let outcome = once().save_all([request], to).next().unwrap();
+        match files {
+            Some(files) => {
+                assert!(!outcome.unwrap().was_present());
+                assert_eq!(fs::read_dir(&directory.0).unwrap().count(), files);
+                assert_eq!(origin.log().len(), asked + 1);
+            }
+            None => {
+                assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Io);
+                assert_eq!(origin.log().len(), asked);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_file_of_another_is_not_it() {
     let origin = Origin::start(|_| Reply::ok(BODY));
     for (policy, files) in [

@@ -3,7 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use fetchpool::{Downloader, Error, ErrorKind, RetryPolicy, Saved};
+use fetchpool::{
+    Directory as To, Downloader, Error, ErrorKind, Layout, Request, RetryPolicy, Saved,
+};
 
 use super::Directory;
 use super::archive::{Archive, Content};
@@ -48,6 +50,35 @@ fn the_next_run_fetches_only_what_is_missing() {
     assert_eq!(saved.status().unwrap(), 206);
     assert_eq!(directory.files(), ["big.bin"]);
     assert_eq!(directory.read("big.bin"), *content().body);
+}
+
+/// As far as that is known before the response; else where the URL alone puts it.
+#[test]
+fn a_part_is_beside_its_file() {
+    let cut = content().cut_after(CUT);
+    let origin = Origin::start(move |incoming| {
+        let name = "attachment; filename=told";
+        cut.reply(incoming).header("Content-Disposition", name)
+    });
+    let port = origin.addr().port();
+    let directory = Directory::new("part-beside");
+    let to = || To::new(&directory.0);
+    let elsewhere = || to().place(|_| "sub/x".into());
+    let url = || Request::new(origin.url("/d/big.bin"));
+    let tree = format!("127.0.0.1_{port}/d");
+    for (to, request, within, begins) in [
+        (to(), url(), "", ".big.bin."),
+        (to(), url().save_as("sub/dir/x"), "sub/dir", ".x."),
+        (elsewhere(), url(), "", ".big.bin."),
+        (elsewhere().layout(Layout::Tree), url(), &tree, ".big.bin."),
+    ] {
+        once().save_all([request], to).for_each(drop);
+        // Removed with this, for the next.
+        let within = Directory(directory.0.join(within));
+        let names = within.files();
+        let is_part = |name: &String| name.starts_with(begins) && name.ends_with(".part");
+        assert!(names.iter().any(is_part), "{begins}: {names:?}");
+    }
 }
 
 #[test]

@@ -95,6 +95,28 @@ fn what_a_tree_cannot_have_is_an_error_of_the_second() {
     assert_eq!(error.kind(), ErrorKind::Io);
 }
 
+/// Unless it may have another name.
+#[test]
+fn what_a_tree_has_as_a_directory_is_an_error_or_gets_a_number() {
+    let origin = origin();
+    let directory = Directory::new("tree-clash-again");
+    let save = |path, policy| {
+        let to = To::new(&directory.0).layout(Layout::Tree).on_exist(policy);
+        once().save_all([origin.url(path)], to).next().unwrap()
+    };
+    save("/a/b", OnExist::default()).unwrap();
+    for policy in [OnExist::SameOrBoth, OnExist::Skip, OnExist::Update] {
+        let error = save("/a", policy).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        let said = error.to_string();
+        assert!(said.contains("/a: a directory stands there"), "{said}");
+    }
+    let overwritten = save("/a", OnExist::Overwrite).unwrap_err();
+    assert_eq!(overwritten.kind(), ErrorKind::Io);
+    let kept = save("/a", OnExist::KeepBoth).unwrap();
+    assert!(kept.path().ends_with("a (1)"), "{:?}", kept.path());
+}
+
 #[test]
 fn a_request_names_its_file_and_the_directory_keeps_it() {
     let origin = origin();
