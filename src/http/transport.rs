@@ -23,9 +23,6 @@ use crate::fault::{ErrorKind, Fault, Stage};
 /// read can bring more than the end of a header.
 const MAX_FRUITLESS: usize = 4 * buffers::INPUT;
 
-/// A connection that has idled for less is used without a look at it.
-const MOMENT: Duration = Duration::from_millis(1);
-
 /// Makes connections for the agents of all hosts, with one TLS configuration: so a session
 /// that one of them began is resumed by the others.
 #[derive(Clone)]
@@ -144,8 +141,8 @@ enum State {
     New,
     /// A request has been sent on it.
     InUse,
-    /// Its last response has been read by then; it is about to go back to the pool, or is there.
-    Idle(Instant),
+    /// Its last response has been read; it is about to go back to the pool, or is there.
+    Idle,
 }
 
 pub(super) struct Connection {
@@ -168,7 +165,7 @@ impl fmt::Debug for Connection {
 impl Connection {
     fn begin(&mut self) {
         if self.state != State::InUse {
-            let reused = matches!(self.state, State::Idle(_));
+            let reused = self.state == State::Idle;
             self.line.is_waited_on();
             wire::note(|wire| wire.reused = reused);
             self.state = State::InUse;
@@ -314,16 +311,15 @@ impl Transport for Connection {
     }
 
     /// ureq asks twice: as it puts the connection back, and as it takes it out again. What the
-    /// server sends unasked between shows the second time, so one look is enough; and none where
-    /// there was hardly a time between. A close that is missed so is a request that is sent again.
+    /// server sends unasked between shows the second time, so one look is enough.
     fn is_open(&mut self) -> bool {
-        let State::Idle(since) = self.state else {
-            self.state = State::Idle(Instant::now());
+        if self.state == State::InUse {
+            self.state = State::Idle;
             self.line.is_left_alone();
             self.buffers.give_back();
             return true;
-        };
-        !wire::note(|wire| wire.fresh) && (since.elapsed() < MOMENT || self.line.is_silent())
+        }
+        !wire::note(|wire| wire.fresh) && self.line.is_silent()
     }
 
     fn is_tls(&self) -> bool {
