@@ -311,7 +311,8 @@ impl Transport for Connection {
     }
 
     /// ureq asks twice: as it puts the connection back, and as it takes it out again. What the
-    /// server sends unasked between shows the second time, so one look is enough.
+    /// server sends unasked between shows the second time, so one look is enough; and needed, however
+    /// short that was: what came behind a body would be the next response.
     fn is_open(&mut self) -> bool {
         if self.state == State::InUse {
             self.state = State::Idle;
