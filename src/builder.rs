@@ -29,8 +29,6 @@ const DEFAULT_WORKERS: usize = 32;
 const MOST_WORKERS: usize = 65_536;
 /// As browsers do over HTTP/1.1.
 const DEFAULT_PER_HOST: usize = 6;
-/// Of unread outcomes.
-const FEWEST_UNREAD: NonZeroUsize = non_zero(64);
 const DEFAULT_WINDOW: usize = 4096;
 const DEFAULT_WINDOW_WHEN_IDLE: usize = 100_000;
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -195,8 +193,7 @@ impl Builder {
     }
 
     /// How many outcomes of a batch may wait to be read, or be on their way, before the batch
-    /// pauses. The default is twice the number of workers, and at least 64: with fewer, a consumer
-    /// is woken for each few of them, which costs as much as small responses do.
+    /// pauses. The default is twice the number of workers.
     pub fn unread(mut self, outcomes: NonZeroUsize) -> Self {
         self.unread = Some(outcomes);
         self
@@ -612,8 +609,7 @@ impl Builder {
                 queue_timeout,
                 timeout_grace: timeout_grace.min(LONGEST_TIME),
             }),
-            unread: unread
-                .unwrap_or_else(|| workers.saturating_mul(non_zero(2)).max(FEWEST_UNREAD)),
+            unread: unread.unwrap_or_else(|| workers.saturating_mul(non_zero(2))),
             window: window.get() as u64,
             window_when_idle: window_when_idle.get().max(window.get()) as u64,
             max_body,

@@ -30,8 +30,9 @@ use crate::sink::{Closure, Sink};
 
 /// Makes a batch of this engine's.
 pub(crate) fn open<S: Sink>(engine: &Arc<Engine>, sink: S) -> Outcomes<S::Item> {
-    // Half of what may be unread: the workers go on with the other half meanwhile.
-    let inbox = Arc::new(Inbox::new(engine.unread.get().div_ceil(2)));
+    // Of what may be unread: the workers go on with the other half meanwhile.
+    let half = engine.unread.get().div_ceil(2);
+    let inbox = Arc::new(Inbox::new(half));
     let shared = Arc::new(Shared {
         sink,
         rules: Arc::clone(&engine.rules),
@@ -45,6 +46,7 @@ pub(crate) fn open<S: Sink>(engine: &Arc<Engine>, sink: S) -> Outcomes<S::Item> 
         taken: Taken::default(),
         received: 0,
         owed: 0,
+        paid_at_once: half,
         intake: Arc::new(Intake {
             ticket: engine.scheduler.open(Arc::clone(&feed), engine.unread),
             course: shared,

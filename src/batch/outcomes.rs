@@ -24,6 +24,8 @@ pub struct Outcomes<T> {
     pub(super) received: u64,
     /// Tokens of outcomes that have been handed out, to be given back.
     pub(super) owed: usize,
+    /// So many of them, or more.
+    pub(super) paid_at_once: usize,
     pub(super) intake: Arc<Intake>,
 }
 
@@ -98,17 +100,14 @@ impl<T> Outcomes<T> {
         Some((index, item))
     }
 
-    /// Tokens go back some at a time while there is more to hand out: each time costs the
-    /// scheduler's lock.
+    /// Tokens go back some at a time while there is more to hand out. Where workers wait for them, each
+    /// is woken by one token: of several at once it takes the next one by itself.
     fn pay_back(&mut self) {
-        if self.owed >= PAID_AT_ONCE || self.taken.is_empty() {
+        if self.owed >= self.paid_at_once || self.taken.is_empty() {
             self.intake.ticket.read(std::mem::take(&mut self.owed));
         }
     }
 }
-
-/// How many outcomes that have been handed out still count as unread, at most, less one.
-const PAID_AT_ONCE: usize = 8;
 
 impl<T> Iterator for Outcomes<T> {
     type Item = Result<T, Error>;

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub use key::Key;
@@ -115,6 +115,8 @@ struct Shared<W: Work> {
     /// From the state to idle workers. Dropped to end them.
     ready: Mutex<Option<Sender<Assignment<W>>>>,
     queue: Receiver<Assignment<W>>,
+    /// There is something in it, or never will be again. Goes with `ready`.
+    arrived: Condvar,
     /// What each worker is at, for those who interrupt it.
     posts: Box<[Arc<Post>]>,
     /// Set before the posts are interrupted, read by a worker that has just taken its post.
@@ -141,6 +143,7 @@ impl<W: Work> Scheduler<W> {
                 clock_changed: Condvar::new(),
                 ready: Mutex::new(Some(ready)),
                 queue,
+                arrived: Condvar::new(),
                 posts: (0..workers).map(|_| Arc::default()).collect(),
                 stopped: AtomicBool::new(false),
                 threads: Mutex::default(),
@@ -309,8 +312,23 @@ impl<W: Work> Shared<W> {
             Some(ready) => ready.try_send(assignment).err().map(|e| e.into_inner()),
             None => Some(assignment),
         };
-        if let Some(assignment) = refused {
-            self.with(|state| state.put_back(assignment));
+        match refused {
+            None => drop(self.arrived.notify_one()),
+            Some(assignment) => self.with(|state| state.put_back(assignment)),
+        }
+    }
+
+    /// Waits for a job; `None` once there are none any more. Not by the channel's own `recv`, which
+    /// looks again and again before it sleeps: as many workers that idle for a moment do so, it costs
+    /// each of their jobs several system calls.
+    fn receive(&self) -> Option<Assignment<W>> {
+        let mut ready = self.ready.lock();
+        loop {
+            match self.queue.try_recv() {
+                Ok(assignment) => return Some(assignment),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => self.arrived.wait(&mut ready),
+            }
         }
     }
 
@@ -322,6 +340,7 @@ impl<W: Work> Shared<W> {
         }
         // Idle workers find the channel closed, busy ones when they come back to it.
         self.ready.lock().take();
+        self.arrived.notify_all();
         // One that was sent meanwhile and that no worker has taken.
         while let Ok(assignment) = self.queue.try_recv() {
             self.with(|state| state.put_back(assignment));

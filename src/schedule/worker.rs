@@ -192,7 +192,7 @@ impl<W: Work> Shared<W> {
 pub(super) fn run<W: Work>(shared: &Arc<Shared<W>>, number: usize) {
     WORKS_FOR.set(Arc::as_ptr(shared).addr());
     let post = &shared.posts[number];
-    while let Ok(first) = shared.queue.recv() {
+    while let Some(first) = shared.receive() {
         let mut next = Some(first);
         while let Some(assignment) = next {
             next = run_one(shared, post, assignment);
