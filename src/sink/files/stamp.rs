@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fetchpool part 1
-//! of 5f0c61d5a2a1e1f3b0d7c2aa            the hash of the URL that was asked for
+//! of 5f0c61d5a2a1e1f3b0d7c2aa            the hash of the URL that was asked for, unsigned
 //! from 5f0c61d5a2a1e1f3b0d7c2aa          the hash of the one that answered, after redirects
 //! url https://example.com/big.iso       for people: without secrets
 //! etag "1b4f-5e2a"
@@ -34,7 +34,7 @@ use super::open;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// The hash of the URL that was asked for.
+    /// The hash of the URL that was asked for, without what signs it.
     pub(super) of: String,
     /// The hash of the one that answered, whose tag it is.
     pub(super) from: String,
@@ -95,8 +95,10 @@ impl Stamp {
     }
 
     pub(super) fn write(&self, part: &Path) -> io::Result<()> {
+        let bytes = self.to_bytes();
+        open::check_longest(bytes.len() as u64, open::longest())?;
         let mut file = open::fresh(&Self::path(part))?;
-        file.write_all(&self.to_bytes())
+        file.write_all(&bytes)
     }
 
     /// Of one that has been written: where its spans' progress is noted.

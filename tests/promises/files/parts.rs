@@ -481,6 +481,26 @@ fn a_signature_makes_no_other_resource() {
     assert_eq!(directory.read("f"), *content().body);
 }
 
+/// As a list of URLs is signed anew for each run.
+#[test]
+fn nor_does_one_of_the_first_url() {
+    let (first, whole) = (content().cut_after(CUT), content());
+    let origin = Origin::start(move |incoming| match incoming.target().ends_with("=1") {
+        true => first.reply(incoming),
+        false => whole.reply(incoming),
+    });
+    let directory = Directory::new("signed-first");
+    let save = |run: u8| {
+        let signed = format!("/f?X-Amz-Date={run}&v=7&X-Amz-Signature={run}");
+        let mut batch = once().save_all([origin.url(&signed)], &directory.0);
+        batch.next().unwrap()
+    };
+    save(1).unwrap_err();
+    assert_eq!(save(2).unwrap().report().resumed_from(), Some(CUT as u64));
+    assert_eq!(directory.read("f"), *content().body);
+    assert_eq!(directory.files(), ["f"]);
+}
+
 /// As after a power cut: the length of the file got to the disk, and some of its bytes did not.
 #[cfg(target_os = "linux")]
 #[test]
