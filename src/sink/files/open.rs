@@ -53,6 +53,7 @@ pub(super) fn write_at(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result
 pub(super) fn hole(file: &File, from: u64) -> io::Result<u64> {
     use rustix::fs::SeekFrom;
     use rustix::io::Errno;
+    forget_what_was_read(file);
     match rustix::fs::seek(file, SeekFrom::Hole(from)) {
         // Nothing is there, and that is no file system without holes: there, `from` is data.
         Err(Errno::NXIO) => Ok(from),
@@ -60,6 +61,18 @@ pub(super) fn hole(file: &File, from: u64) -> io::Result<u64> {
         result => Ok(result?),
     }
 }
+
+/// Room that was taken and not written to is a hole, until somebody has read it: then the zeros in memory
+/// count as data.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn forget_what_was_read(file: &File) {
+    use rustix::fs::{Advice, fadvise};
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
+}
+
+/// No room is taken there.
+#[cfg(target_vendor = "apple")]
+fn forget_what_was_read(_: &File) {}
 
 /// Not here.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
@@ -215,6 +228,17 @@ pub(super) fn longest() -> u64 {
     u64::MAX
 }
 
+/// Whether a file may get so long, if this is how long it may get.
+pub(super) fn check_longest(bytes: u64, longest: u64) -> io::Result<()> {
+    match bytes <= longest {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "a file may not get as long as that (see `ulimit -f`)",
+        )),
+    }
+}
+
 /// Takes the room on the disk for so many bytes, if the file system can tell beforehand. `Err` has how
 /// much there is.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -238,4 +262,37 @@ pub(super) fn reserve(file: &File, bytes: u64) -> Result<(), u64> {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn reserve(_: &File, _: u64) -> Result<(), u64> {
     Ok(())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    /// As after a power cut, when somebody has looked at the file before we do.
+    #[test]
+    fn a_hole_that_somebody_has_read_is_one() {
+        const WRITTEN: u64 = 64 * 1024;
+        const SIZE: u64 = 16 * WRITTEN;
+        // Beside this test: where temporary files are may be memory, of which a power cut leaves nothing.
+        let test = std::env::current_exe().unwrap();
+        let path = test.with_extension(format!("hole-{}", std::process::id()));
+        let options = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .clone();
+        let mut file = options.open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        reserve(&file, SIZE).unwrap();
+        file.write_all(&[7; WRITTEN as usize]).unwrap();
+        file.set_len(SIZE).unwrap();
+        file.sync_all().unwrap();
+        let found = hole(&file, 0).unwrap();
+        assert!(found == WRITTEN || found >= SIZE, "{found}");
+        let mut zeros = vec![1; (SIZE - WRITTEN) as usize];
+        file.read_exact_at(&mut zeros, WRITTEN).unwrap();
+        assert_eq!(hole(&file, 0).unwrap(), found);
+    }
 }
