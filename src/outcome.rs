@@ -58,6 +58,13 @@ pub(crate) struct Progress {
     pub(crate) redirects: Vec<Url>,
 }
 
+impl Progress {
+    /// A mirror is where the way begins.
+    pub(crate) fn is_redirected(&self) -> bool {
+        self.redirects.len() > usize::from(self.mirrors > 0)
+    }
+}
+
 impl Report {
     /// What was asked for.
     #[must_use]

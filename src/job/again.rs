@@ -20,8 +20,7 @@ impl Running {
     /// The attempt does not count, unless it has begun with other hops than this.
     fn has_not_tried(&mut self) {
         let progress = &mut self.report.progress;
-        // A mirror is where the way begins.
-        if progress.redirects.len() <= usize::from(progress.mirrors > 0) {
+        if !progress.is_redirected() {
             progress.attempts -= 1;
             progress.is_in_attempt = false;
         }

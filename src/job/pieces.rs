@@ -136,7 +136,7 @@ impl Pieces {
             deadline: before.deadline,
             mirrors: before.mirrors,
             redirects: before.redirects.clone(),
-            was_led: !before.redirects.is_empty(),
+            was_led: before.is_redirected(),
             ..Progress::default()
         }
     }

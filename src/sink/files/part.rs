@@ -9,7 +9,7 @@ use http::header::{CONTENT_DISPOSITION, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
 use super::memo;
-use super::open::{self, Lock, Locked};
+use super::open::{self, Lock, Locked, check_longest};
 use super::stamp::{Record, Span, Stamp};
 use super::{fault, publish};
 use crate::body::Body;
@@ -326,7 +326,7 @@ impl Part {
         self.is_whole = true;
         if self.stamp.is_some() {
             // If it stays, it is of no part and says nothing.
-            let _ = fs::remove_file(Stamp::path(&self.path));
+            let _ = remove_old_stamp(&self.path);
         }
         Ok(())
     }
@@ -342,11 +342,16 @@ impl Drop for Part {
         if self.is_whole || self.keep && self.stamp.is_some() && self.bytes > 0 {
             return;
         }
-        // Nothing can be done where that fails.
-        let _ = fs::remove_file(&self.path);
+        // Nothing can be done where that fails. The stamp first: as soon as the part is gone, another
+        // may have one there.
         if self.stamp.is_some() {
             let _ = fs::remove_file(Stamp::path(&self.path));
         }
+        if cfg!(windows) {
+            // What is open cannot be removed there.
+            self.file = None;
+        }
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -370,16 +375,6 @@ fn bytes_in(stamp: &mut Stamp, file: &File) -> io::Result<Option<u64>> {
         span.done = span.done.min(hole - span.start);
     }
     Ok(Some(stamp.spans.iter().map(|span| span.done).sum()))
-}
-
-fn check_longest(bytes: u64, longest: u64) -> io::Result<()> {
-    match bytes <= longest {
-        true => Ok(()),
-        false => Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            "a file may not get as long as that (see `ulimit -f`)",
-        )),
-    }
 }
 
 /// So many bytes from the start.
@@ -426,9 +421,21 @@ pub(super) fn fill(body: &mut dyn Read, piece: &mut [u8]) -> (usize, io::Result<
 /// What goes by another name as well, such as a copy's made of links, or that of the whole file where
 /// its writer was killed as it gave it that, is not ours to write to. This name is.
 fn unlink(file: Locked, path: &Path) -> io::Result<()> {
+    remove_if_there(&Stamp::path(path))?;
+    // What is open cannot be removed there.
+    let file = (!cfg!(windows)).then_some(file);
     fs::remove_file(path)?;
     drop(file);
     Ok(())
+}
+
+/// Of a part that has got its name: by now, another may be at one of this path, with its own stamp. That
+/// is only known to whoever has the lock.
+fn remove_old_stamp(part: &Path) -> io::Result<()> {
+    match open::lock(part, true)? {
+        Lock::Had(file) if file.metadata()?.len() == 0 => unlink(file, part),
+        _ => Ok(()),
+    }
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
@@ -442,6 +449,64 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("fetchpool-part-{name}-{}", std::process::id()))
+    }
+
+    fn stamp(length: u64, spans: Vec<Span>) -> Stamp {
+        Stamp {
+            of: "of".to_owned(),
+            from: "from".to_owned(),
+            url: "http://h/".to_owned(),
+            etag: HeaderValue::from_static("\"v1\""),
+            length: Some(length),
+            disposition: None,
+            modified: None,
+            spans,
+        }
+    }
+
+    /// A part of this, of three bytes.
+    fn begun(path: &Path) -> Part {
+        let mut part = Part::create(|_| path.to_owned(), true).unwrap();
+        part.begin(Some(stamp(9, vec![])), None).unwrap();
+        part.write_at(b"abc", 0).unwrap();
+        part.has_come(3);
+        part
+    }
+
+    /// As another process may begin in the moment in which a file has got its name.
+    #[test]
+    fn a_stamp_that_is_anothers_by_now_stays() {
+        let (path, whole) = (path("another"), path("whole"));
+        let of = Stamp::path(&path);
+        drop(begun(&path));
+        fs::rename(&path, &whole).unwrap();
+        // One at work, and one that has broken off.
+        for mut part in [Some(begun(&path)), None] {
+            remove_old_stamp(&path).unwrap();
+            assert!(of.exists());
+            part.take();
+            assert_eq!(fs::read(&path).unwrap(), b"abc");
+        }
+        fs::remove_file(&path).unwrap();
+        remove_old_stamp(&path).unwrap();
+        assert!(!of.exists() && !path.exists());
+        fs::remove_file(&whole).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_part_that_goes_by_another_name_takes_its_stamp_along() {
+        let (path, other) = (path("linked"), path("other"));
+        drop(begun(&path));
+        fs::hard_link(&path, &other).unwrap();
+        assert!(Part::find(&path, "of", false).unwrap().is_none());
+        assert!(!path.exists() && !Stamp::path(&path).exists());
+        assert_eq!(fs::read(&other).unwrap(), b"abc");
+        fs::remove_file(&other).unwrap();
+    }
+
     /// Of a sparse file, so that nobody has to wait for it.
     #[cfg(unix)]
     #[test]
@@ -449,23 +514,13 @@ mod tests {
         const START: u64 = (4 << 30) + 4096;
         const LENGTH: u64 = START + 100_000;
         const DONE: u64 = 65_536;
-        let name = format!("fetchpool-part-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = path("large");
         let span = |start, end| Span {
             start,
             end,
             done: 0,
         };
-        let stamp = Stamp {
-            of: "of".to_owned(),
-            from: "from".to_owned(),
-            url: "http://h/".to_owned(),
-            etag: HeaderValue::from_static("\"v1\""),
-            length: Some(LENGTH),
-            disposition: None,
-            modified: None,
-            spans: vec![span(0, START), span(START, LENGTH)],
-        };
+        let stamp = stamp(LENGTH, vec![span(0, START), span(START, LENGTH)]);
         let mut part = Part::create(|_| path.clone(), true).unwrap();
         // Without the length: no room is taken for it.
         part.begin(Some(stamp), None).unwrap();

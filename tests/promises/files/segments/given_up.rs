@@ -189,6 +189,22 @@ fn a_mirror_is_turned_to_once_for_all_pieces() {
     assert_is(&directory, &other());
 }
 
+/// It has been led nowhere, so there is nowhere else to ask.
+#[test]
+fn a_piece_that_a_mirror_refuses_is_asked_for_once() {
+    let first = Origin::start(|_| Reply::status(404));
+    let second = serve(content(), |incoming| {
+        (piece(incoming)? > 0).then(|| Reply::status(403))
+    });
+    let directory = Directory::new("segments-mirror-refuses");
+    let request = request(&first).mirror(second.url("/elsewhere"));
+    let mut batch = with(|b| b.workers(1)).save_all([request], &directory.0);
+    let error = batch.next().unwrap().unwrap_err();
+    assert_eq!(error.status().unwrap(), 403);
+    let asked: Vec<_> = second.log().iter().map(|i| piece(i)).collect();
+    assert_eq!(asked, [Some(0), Some(1)]);
+}
+
 /// Also where that is cut, and another attempt made.
 #[test]
 fn what_came_in_one_stream_is_not_divided_any_more() {
