@@ -233,10 +233,9 @@ impl Directory {
         self
     }
 
-    /// Spares a file of your own that may lie in the directory, such as a list of checksums: no response's
-    /// gets its path, whatever its name and whatever [`on_exist`](Self::on_exist) says, but one like it
-    /// with a number. The [`journal`](Self::journal) is spared without it; what
-    /// [`Request::save_to`](crate::Request::save_to) names is not. May be called for several.
+    /// Spares a file of your own that may lie in the directory, such as a list of checksums: no file
+    /// gets its path, by whatever name, request or [policy](Self::on_exist), but one like it with a number.
+    /// The [`journal`](Self::journal) is spared without it. May be called for several.
     #[must_use]
     pub fn spare(mut self, path: impl Into<PathBuf>) -> Self {
         self.spared.push(path.into());

@@ -43,9 +43,17 @@ impl Files {
         let Some(done) = done.filter(is_it) else {
             return Ok(None);
         };
+        let path = self.to.path.join(&done.path);
         // Something that cannot be looked at is not it.
-        let file = Standing::at(&self.to.path.join(&done.path)).ok().flatten();
-        Ok(file.filter(|file| file.bytes == done.bytes))
+        let file = || Standing::at(&path).ok().flatten();
+        let file = || file().filter(|file| file.bytes == done.bytes);
+        if file().is_none() {
+            return Ok(None);
+        }
+        // No other of this batch takes its place from now on, if none has.
+        let planned = self.planned(request, report.progress.namesakes);
+        let own = planned.map(|target| target.first());
+        Ok(self.names.settle(&path, own).then(file).flatten())
     }
 
     /// What is decided by a file that stands there; `None` if nothing is.

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::{self, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use super::Landed;
-use super::open::{self, Lock, Locked};
+use super::open::{self, Lock, Locked, check_longest};
 use super::publish::parent_of;
 use super::resource::fingerprint_of;
 use crate::digest::Digest;
@@ -42,6 +42,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 pub(super) struct Journal {
     path: PathBuf,
+    /// Of the files, as the system calls it: known when there is the first.
+    home: OnceLock<PathBuf>,
     /// Opened by the first job that comes; those that come meanwhile wait for it to have been read.
     opened: OnceLock<Result<Opened, String>>,
 }
@@ -80,8 +82,11 @@ impl Done {
 
 impl Journal {
     pub(super) fn new(path: PathBuf) -> Self {
-        let opened = OnceLock::new();
-        Self { path, opened }
+        Self {
+            path,
+            home: OnceLock::new(),
+            opened: OnceLock::new(),
+        }
     }
 
     /// Lets another batch have it, before the last of this one's workers lets go of that.
@@ -114,7 +119,7 @@ impl Journal {
         headers: &HeaderMap,
         directory: &Path,
     ) {
-        let path = known_from_anywhere(&landed.path, directory);
+        let path = self.known_from_anywhere(&landed.path, directory);
         if landed.was_present && self.says(report, &path, landed.bytes) {
             return;
         }
@@ -139,6 +144,20 @@ impl Journal {
                 Some(digests.collect::<Vec<_>>().join(",").as_bytes()),
             ],
         );
+    }
+
+    /// A path as it leads to the file from wherever the next run is started, and wherever the directory is
+    /// by then. One file has one, however it was named.
+    fn known_from_anywhere<'a>(&self, file: &'a Path, directory: &Path) -> Cow<'a, Path> {
+        let parent = parent_of(file).canonicalize().ok();
+        let (Some(parent), Some(name)) = (parent, file.file_name()) else {
+            // It is gone again, or there is no current directory.
+            return Cow::Borrowed(file);
+        };
+        let home = || directory.canonicalize().unwrap_or_default();
+        let home = self.home.get_or_init(home);
+        let within = parent.strip_prefix(home).unwrap_or(&parent);
+        Cow::Owned(within.join(name))
     }
 
     /// It stands there already, and of all that the file was judged by.
@@ -191,6 +210,7 @@ impl Opened {
         let mut done = HashMap::new();
         let mut lines = BufReader::new(&*file);
         let is_new = is_new(&mut lines)?;
+        let longest = open::longest();
         let mut end = if is_new { 0 } else { FIRST.len() as u64 };
         let mut line = Vec::new();
         // Of a path that went to several, the last: the others' files are there no more.
@@ -210,12 +230,14 @@ impl Opened {
         file.set_len(end)?;
         file.seek(SeekFrom::Start(end))?;
         if is_new {
+            end = FIRST.len() as u64;
+            check_longest(end, longest)?;
             file.write_all(FIRST)?;
         }
         Ok(Self {
             done,
             given: Mutex::default(),
-            lines: Mutex::new(Some(Lines::new(file))),
+            lines: Mutex::new(Some(Lines::new(file, longest.saturating_sub(end)))),
             is_lame: AtomicBool::new(false),
         })
     }
@@ -274,11 +296,17 @@ struct Lines<W> {
     to: W,
     /// The last was cut short, such as by a disk that is full: the next is not to be its end.
     is_torn: bool,
+    /// Bytes that may still be added.
+    room: u64,
 }
 
 impl<W: Write> Lines<W> {
-    fn new(to: W) -> Self {
-        Self { to, is_torn: false }
+    fn new(to: W, room: u64) -> Self {
+        Self {
+            to,
+            is_torn: false,
+            room,
+        }
     }
 
     fn add(&mut self, line: &str) -> io::Result<()> {
@@ -287,6 +315,8 @@ impl<W: Write> Lines<W> {
         } else {
             Cow::Borrowed(line)
         };
+        check_longest(line.len() as u64, self.room)?;
+        self.room -= line.len() as u64;
         self.is_torn = true;
         self.to.write_all(line.as_bytes())?;
         self.is_torn = false;
@@ -313,16 +343,6 @@ fn hash_of(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     hasher.finish()
-}
-
-/// A path as it leads to the file from wherever the next run is started, and wherever the directory is
-/// by then.
-fn known_from_anywhere<'a>(file: &'a Path, directory: &Path) -> Cow<'a, Path> {
-    match file.strip_prefix(directory) {
-        Ok(within) => Cow::Borrowed(within),
-        // Fails where there is no current directory.
-        Err(_) => path::absolute(file).map_or(Cow::Borrowed(file), Cow::Owned),
-    }
 }
 
 /// What would end the field or the line, or is not to be seen.
@@ -490,7 +510,7 @@ mod tests {
     fn a_line_after_one_that_was_cut_short_stands_alone() {
         for room in 0..4 {
             let taken = Vec::new();
-            let mut lines = Lines::new(Full { taken, room });
+            let mut lines = Lines::new(Full { taken, room }, u64::MAX);
             assert!(lines.add("one\n").is_err() && lines.add("two\n").is_err());
             lines.to.room = 100;
             lines.add("three\n").unwrap();

@@ -73,9 +73,9 @@ pub(crate) struct Landed {
 
 impl Files {
     pub(crate) fn new(to: Directory, limit: u64) -> Self {
-        let names = Names::default();
+        let names = Names::new(&to.path);
         for path in to.spared.iter().chain(&to.journal) {
-            names.spare(path, &to.path);
+            names.spare(path);
         }
         Self {
             journal: to.journal.clone().map(Journal::new),

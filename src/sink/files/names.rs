@@ -1,8 +1,9 @@
 //! Which names a batch has given to whom.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{self, Path, PathBuf};
+use std::path::{self, Component, Path, PathBuf};
 
 use parking_lot::Mutex;
 
@@ -14,50 +15,91 @@ use super::publish::parent_of;
 ///
 /// Sixteen bytes a path, of which only a hash is kept: two that share it by chance cost the second a number in its
 /// name. The lock is never held during I/O, nor with another.
-#[derive(Default)]
-pub(super) struct Names(Mutex<Inner>);
+pub(super) struct Names {
+    /// The directory that most of them are in.
+    home: PathBuf,
+    inner: Mutex<Inner>,
+}
 
 #[derive(Default)]
 struct Inner {
     taken: HashMap<u64, u32>,
+    /// Those among them of what an earlier run has made.
+    settled: HashSet<u64>,
     /// Of jobs under way whose names their responses have told, by their indices.
     told: HashMap<u64, (PathBuf, u32)>,
 }
 
 impl Names {
+    pub(super) fn new(home: &Path) -> Self {
+        Self {
+            home: home.to_owned(),
+            inner: Mutex::default(),
+        }
+    }
+
     /// The next number with which this path is free, as far as this batch goes.
     pub(super) fn hand_out(&self, path: &Path) -> u32 {
-        self.0.lock().hand_out(path)
+        let path = self.in_one_way(path);
+        self.inner.lock().hand_out(&path)
     }
 
     /// Nobody gets this one, if it is in the directory.
-    pub(super) fn spare(&self, path: &Path, directory: &Path) {
-        let known = |path: &Path| match path.canonicalize() {
-            Ok(path) => path,
-            // Not there yet.
-            Err(_) => path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-        };
-        let parent = known(parent_of(path));
-        let within = parent.strip_prefix(known(directory)).ok();
-        if let Some((within, name)) = within.zip(path.file_name()) {
-            self.hand_out(&directory.join(within).join(name));
+    pub(super) fn spare(&self, path: &Path) {
+        // What it leads to, where it is a link, as well.
+        for path in [Cow::Borrowed(path), Cow::Owned(canonical(path))] {
+            let key = key(&self.in_one_way(&path), 0);
+            self.inner.lock().taken.entry(key).or_insert(1);
         }
+    }
+
+    /// The file there is what an earlier run has made, and to be left so. `false` if another of this
+    /// batch has got the path.
+    pub(super) fn settle(&self, path: &Path, own: Option<PathBuf>) -> bool {
+        let key_of = |path: &Path| key(&self.in_one_way(path), 0);
+        let key = key_of(path);
+        let is_own = own.is_some_and(|own| key_of(&own) == key);
+        let mut inner = self.inner.lock();
+        let is_free = is_own || inner.settled.contains(&key) || !inner.taken.contains_key(&key);
+        if is_free {
+            inner.taken.entry(key).or_insert(1);
+            inner.settled.insert(key);
+        }
+        is_free
     }
 
     /// The same, but a job that comes again, in another attempt, has its own again.
     pub(super) fn for_job(&self, index: u64, path: &Path) -> u32 {
-        let mut inner = self.0.lock();
-        if let Some((_, number)) = inner.told.get(&index).filter(|(told, _)| told == path) {
+        let path = self.in_one_way(path);
+        let mut inner = self.inner.lock();
+        if let Some((_, number)) = inner.told.get(&index).filter(|(told, _)| *told == path) {
             return *number;
         }
-        let number = inner.hand_out(path);
-        inner.told.insert(index, (path.to_owned(), number));
+        let number = inner.hand_out(&path);
+        inner.told.insert(index, (path.into_owned(), number));
         number
+    }
+
+    /// One file's path can be spelled in many ways. Those that are not in the directory as a matter
+    /// of course, which are the caller's own, are looked at.
+    fn in_one_way<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
+        let is_plain = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
+        if path.strip_prefix(&self.home).is_ok_and(is_plain) {
+            return Cow::Borrowed(path);
+        }
+        let Some(name) = path.file_name() else {
+            return Cow::Borrowed(path);
+        };
+        let parent = canonical(parent_of(path));
+        match parent.strip_prefix(canonical(&self.home)) {
+            Ok(within) => Cow::Owned(self.home.join(within).join(name)),
+            Err(_) => Cow::Owned(parent.join(name)),
+        }
     }
 
     /// The job does not come again.
     pub(super) fn forget_job(&self, index: u64) {
-        self.0.lock().told.remove(&index);
+        self.inner.lock().told.remove(&index);
     }
 }
 
@@ -75,6 +117,16 @@ impl Inner {
         }
         number
     }
+}
+
+/// As far as it is there, as the system has it.
+fn canonical(path: &Path) -> PathBuf {
+    let path = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let found = path.ancestors().find_map(|there| {
+        let rest = path.strip_prefix(there).ok()?;
+        Some(there.canonicalize().ok()?.join(rest))
+    });
+    found.unwrap_or(path)
 }
 
 fn key(path: &Path, number: u32) -> u64 {
@@ -99,8 +151,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_path_is_settled_if_nobody_has_it() {
+        let names = Names::new(Path::new("d"));
+        let path = |name: &str| Path::new("d").join(name);
+        assert_eq!(names.for_job(7, &path("b")), 0);
+        // Another is about to write there; or it is the one of this very job.
+        assert!(!names.settle(&path("B"), None));
+        assert!(names.settle(&path("b"), Some(path("b"))));
+        // Two may have come to the same.
+        assert!(names.settle(&path("a"), None) && names.settle(&path("a"), None));
+        assert_eq!(names.for_job(8, &path("a")), 1);
+    }
+
+    #[test]
     fn no_path_goes_to_two() {
-        let names = Names::default();
+        let names = Names::new(Path::new("d"));
         let out = |path: &str| {
             let path = Path::new(path);
             let number = names.hand_out(path);

@@ -485,6 +485,13 @@ fn a_file_larger_than_the_process_may_write_is_an_error_of_that_file() {
         _ => Reply::ok(vec![b'l'; 3_000_000]),
     });
     let directory = Directory::new("ulimit");
+    // The journal may get no longer either.
+    let journal = directory.0.join("journal");
+    let failing = (0..200).map(|i| origin.url(&format!("/told/{i}/{}", "x".repeat(600))));
+    let to = To::new(&directory.0).journal(&journal);
+    assert_eq!(once().save_all(failing, to).count(), 200);
+    assert!(fs::metadata(&journal).unwrap().len() > 50_000);
+    fs::remove_file(&journal).unwrap();
     let urls = ["/untold", "/told", "/small"].map(|path| origin.url(path));
     let outcomes: Vec<_> = once().save_all(&urls, &directory.0).in_order().collect();
     for outcome in &outcomes[..2] {

@@ -673,6 +673,50 @@ fn a_path_that_went_to_another_since_is_not_done() {
     }
 }
 
+/// What an earlier run has made is nobody's to replace, as a file of this run is not.
+#[test]
+fn what_is_done_keeps_its_place_in_the_next_run() {
+    for last in ["/a", "/b"] {
+        let origin = Origin::start(|incoming| {
+            let named = "attachment; filename=x.txt";
+            Reply::ok(incoming.target()).header("Content-Disposition", named)
+        });
+        let directory = directory(&format!("journal-place-{}", &last[1..]));
+        let run = |paths: &[&str]| {
+            let urls: Vec<_> = paths.iter().map(|path| origin.url(path)).collect();
+            let to = to(&directory).on_exist(OnExist::Overwrite);
+            let saved = with(|b| b.workers(1)).save_all(urls, to).in_order();
+            saved.map(Result::unwrap).collect::<Vec<_>>()
+        };
+        run(&["/a"]);
+        let first = if last == "/a" { "/b" } else { "/a" };
+        for saved in run(&[first, last]) {
+            let is_of = saved.report().request().url().unwrap().path();
+            assert_eq!(fs::read_to_string(saved.path()).unwrap(), is_of);
+        }
+    }
+}
+
+/// However a path is spelled, what was there is not done any more once another has it.
+#[test]
+fn a_path_that_went_to_another_by_another_spelling_is_not_done() {
+    let origin = origin();
+    let directory = directory("journal-spelled");
+    let name = directory.0.file_name().unwrap();
+    let there = directory.0.join("there");
+    let again = directory.0.join("..").join(name).join("there");
+    let run = |path: &str, place: &Path| {
+        let request = Request::new(origin.url(path)).save_to(place);
+        let to = to(&directory).on_exist(OnExist::Overwrite);
+        once().save_all([request], to).next().unwrap().unwrap()
+    };
+    run("/a", &there);
+    run("/b", &again);
+    let saved = run("/a", &there);
+    assert!(!saved.was_present());
+    assert_eq!(fs::read(&there).unwrap(), b"/a");
+}
+
 /// Such as a backup made of links.
 #[cfg(unix)]
 #[test]

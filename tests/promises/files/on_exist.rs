@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use fetchpool::{Directory as To, ErrorKind, OnExist, Saved};
+use fetchpool::{Directory as To, ErrorKind, OnExist, Request, Saved};
 
 use super::Directory;
 use super::archive::{Archive, Content, DATE, LATER};
@@ -479,6 +479,35 @@ fn the_rest_of_another_version_is_not_what_stands_there() {
 }
 
 /// What the next run believes: no server writes that.
+/// By the name that it has in the directory, too.
+#[cfg(unix)]
+#[test]
+fn what_is_spared_through_a_link_is_so_as_well() {
+    use std::os::unix::fs::symlink;
+    let origin = Origin::start(|incoming| Reply::ok(incoming.target()));
+    let directory = Directory::new("spared-link");
+    let way = Directory::new("spared-way");
+    for there in [&directory, &way] {
+        fs::create_dir_all(&there.0).unwrap();
+    }
+    let path = |name: &str| directory.0.join(name);
+    fs::write(path("list"), "ours").unwrap();
+    symlink(path("list"), way.0.join("list")).unwrap();
+    // The directory goes by two names, and the one of the journal is not there yet.
+    symlink(&directory.0, way.0.join("to")).unwrap();
+    let to = To::new(way.0.join("to"))
+        .on_exist(OnExist::Overwrite)
+        .journal(path("new/state"))
+        .spare(way.0.join("list"));
+    let save = |path: &str, name: &str| Request::new(origin.url(path)).save_as(name);
+    let requests = [save("/list", "list"), save("/state", "new/state")];
+    let saved = once().save_all(requests, to).in_order();
+    let names = saved.map(|saved| saved.unwrap().path().file_name().unwrap().to_owned());
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, ["list (1)", "state (1)"]);
+    assert_eq!(directory.read("list"), b"ours");
+}
+
 #[test]
 fn what_is_spared_is_nobodys_to_replace() {
     let origin = Origin::start(|incoming| match incoming.target() {

@@ -244,6 +244,32 @@ fn what_the_response_names_is_not_fetched_again_either() {
     }
 }
 
+/// However the two are spelled.
+#[test]
+fn one_file_is_not_written_by_two_that_spell_its_path_differently() {
+    let origin = origin();
+    let directory = Directory::new("spelled");
+    let outside = Directory::new("spelled-outside");
+    let name = |directory: &Directory| directory.0.file_name().unwrap().to_owned();
+    let again = |directory: &Directory| directory.0.join("..").join(name(directory)).join("x");
+    let to = || To::new(&directory.0).on_exist(OnExist::Overwrite);
+    let at = |path| Request::new(origin.url("/f")).save_to(path);
+    let requests = [
+        Request::new(origin.url("/x")),
+        at(again(&directory)),
+        at(outside.0.join("x")),
+        at(again(&outside)),
+    ];
+    for directory in [&directory, &outside] {
+        fs::create_dir_all(&directory.0).unwrap();
+    }
+    let saved = once().save_all(requests, to()).in_order();
+    let saved: Vec<_> = saved.map(Result::unwrap).collect();
+    assert_eq!(directory.files(), ["x", "x (1)"]);
+    assert_eq!(outside.files(), ["x", "x (1)"]);
+    assert!(saved.iter().all(|saved| saved.path().exists()));
+}
+
 #[test]
 fn a_path_of_the_callers_is_taken_as_it_is_or_is_an_error() {
     let origin = origin();
