@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::measure;
@@ -73,6 +73,12 @@ impl Load {
         }
     }
 
+    pub fn url(&self, host: u32, n: u64) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        let (address, path) = (self.address(host), self.path(host));
+        format!("{scheme}://{address}{path}?{n}")
+    }
+
     /// The URLs, made one at a time.
     pub fn targets(&self) -> impl Iterator<Item = Target> + Send + 'static {
         let load = self.clone();
@@ -83,9 +89,7 @@ impl Load {
                 Some(n) if load.grouped => (n / load.each) as u32,
                 Some(n) => (n % u64::from(load.hosts)) as u32,
             };
-            let scheme = if load.tls { "https" } else { "http" };
-            let (address, path) = (load.address(host), load.path(host));
-            let url = format!("{scheme}://{address}{path}?{n}");
+            let url = load.url(host, n);
             Target { host, url }
         })
     }
@@ -159,6 +163,7 @@ pub struct Tally {
     total: u64,
     fast_done: AtomicU64,
     done: AtomicU64,
+    held: AtomicI64,
 }
 
 impl Tally {
@@ -170,6 +175,7 @@ impl Tally {
             total: load.total(),
             fast_done: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            held: AtomicI64::new(0),
         }
     }
 
@@ -191,6 +197,11 @@ impl Tally {
         }
     }
 
+    /// All has been fetched, and the connections are still there.
+    pub fn idles(&self) {
+        self.held.store(measure::held(), Ordering::Relaxed);
+    }
+
     /// Ends the measurement of a client that came to its end.
     pub fn finish(&self, rss_kib: u64) {
         let done = self.done.load(Ordering::Relaxed);
@@ -201,6 +212,7 @@ impl Tally {
     fn report(&self, rss_kib: u64) {
         let wall = self.start.elapsed().as_micros();
         let allocations = measure::allocations();
-        println!("wall_us={wall} rss_kib={rss_kib} allocations={allocations}");
+        let held = self.held.load(Ordering::Relaxed);
+        println!("wall_us={wall} rss_kib={rss_kib} allocations={allocations} held={held}");
     }
 }

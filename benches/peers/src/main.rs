@@ -89,6 +89,15 @@ fn compare(args: &[String]) -> Result<(), Box<dyn Error>> {
         let rows = measure(&plan, &work, &runner);
         print!("{}", table::of(&work, &rows));
     }
+    if let Some(loads) = plan.idle(&servers) {
+        println!("\n### 8 Memory of an idle connection, each to a host of its own\n");
+        for load in loads {
+            let held = runner.held("fetchpool", &load)?;
+            let kib = held as f64 / load.total() as f64 / 1024.0;
+            let scheme = if load.tls { "https" } else { "http" };
+            println!("- {scheme}: {kib:.1} KiB");
+        }
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -18,10 +18,12 @@ pub struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static HELD: AtomicI64 = AtomicI64::new(0);
 
-fn count() {
+fn count(allocations: u64, bytes: i64) {
     if COUNTS.load(Ordering::Relaxed) {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(allocations, Ordering::Relaxed);
+        HELD.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -29,21 +31,22 @@ fn count() {
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(1, layout.size() as i64);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(1, layout.size() as i64);
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(1, size as i64 - layout.size() as i64);
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as i64));
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -54,6 +57,11 @@ pub fn count_allocations() {
 
 pub fn allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+/// Bytes that have been allocated since they are counted, and not freed.
+pub fn held() -> i64 {
+    HELD.load(Ordering::Relaxed)
 }
 
 /// The most that this process has been resident, in KiB.
@@ -74,6 +82,7 @@ pub struct Sample {
     pub rss_kib: u64,
     pub switches: i64,
     allocations: u64,
+    held: u64,
 }
 
 /// How clients are run.
@@ -93,6 +102,12 @@ impl Runner<'_> {
     pub fn allocations(&self, client: &str, load: &Load) -> Result<u64, String> {
         let sample = self.sample(client, load, &[], &["count"])?;
         Ok(sample.allocations)
+    }
+
+    /// The bytes that a client holds when all is fetched.
+    pub fn held(&self, client: &str, load: &Load) -> Result<u64, String> {
+        let sample = self.sample(client, load, &[], &["count"])?;
+        Ok(sample.held)
     }
 
     /// The system calls of a run, those of the process's start included.
@@ -150,6 +165,7 @@ impl Runner<'_> {
             rss_kib: find("rss_kib").ok_or_else(missing)?,
             switches: switches(&after) - switches(&before),
             allocations: find("allocations").ok_or_else(missing)?,
+            held: find("held").ok_or_else(missing)?,
         })
     }
 }

@@ -93,6 +93,19 @@ impl Plan {
         [large, small]
     }
 
+    /// One connection to each of many hosts, over http and over https.
+    pub fn idle(&self, servers: &Servers<'_>) -> Option<[Load; 2]> {
+        let is_listed = self.only.is_empty() || self.only.iter().any(|id| id == "8");
+        let http = Load {
+            hosts: NGINX_HOSTS,
+            each: 1,
+            workers: 1,
+            ..self.nginx(servers)
+        };
+        let https = https(&http, servers);
+        is_listed.then_some([http, https])
+    }
+
     pub fn works(&self, servers: &Servers<'_>) -> Vec<Work> {
         let mut works = self.all(servers);
         works.retain(|work| {
@@ -102,8 +115,8 @@ impl Plan {
         works
     }
 
-    fn all(&self, servers: &Servers<'_>) -> Vec<Work> {
-        let nginx = Load {
+    fn nginx(&self, servers: &Servers<'_>) -> Load {
+        Load {
             tls: false,
             first: NGINX_FIRST,
             port: servers.nginx.port,
@@ -116,15 +129,15 @@ impl Plan {
             grouped: false,
             slow: None,
             ca: servers.nginx.ca.clone(),
-        };
+        }
+    }
+
+    fn all(&self, servers: &Servers<'_>) -> Vec<Work> {
+        let nginx = self.nginx(servers);
         let mut works = self.small(&nginx);
         works.extend(self.waiting(&nginx, servers.origin));
         works.extend(self.big(&nginx, ["5a", "5b", "5c"]));
-        let tls = Load {
-            tls: true,
-            port: servers.nginx.tls_port,
-            ..nginx.clone()
-        };
+        let tls = https(&nginx, servers);
         works.push(self.one_host("6a", "https: ", &tls));
         works.extend(self.big(&tls, ["6b", "6c", "6d"]));
         works.push(self.million(&nginx));
@@ -240,5 +253,13 @@ impl Plan {
         let mut work = self.work("7", title, load);
         work.rounds = 1;
         work
+    }
+}
+
+fn https(load: &Load, servers: &Servers<'_>) -> Load {
+    Load {
+        tls: true,
+        port: servers.nginx.tls_port,
+        ..load.clone()
     }
 }

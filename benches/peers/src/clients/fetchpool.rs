@@ -25,6 +25,7 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
         tally.done(slow, page.body().len() as u64);
         page.recycle();
     }
+    tally.idles();
 }
 
 pub fn run_with(load: &Arc<Load>, tally: &Arc<Tally>) {

@@ -14,10 +14,11 @@ mod reqwest;
 mod ureq;
 
 /// In the order of the table; the first is what the others are compared with.
-pub const ALL: [&str; 8] = [
+pub const ALL: [&str; 9] = [
     "raw",
     "fetchpool",
     "fetchpool-with",
+    "ureq-alone",
     "ureq-pool",
     "ureq-pool-idle",
     "curl-multi",
@@ -33,6 +34,7 @@ pub fn run(name: &str, load: Load) -> Result<(), String> {
         "raw" => raw::run(&load, &tally),
         "fetchpool" => fetchpool::run(&load, &tally),
         "fetchpool-with" => fetchpool::run_with(&load, &tally),
+        "ureq-alone" => ureq::run_alone(&load, &tally),
         "ureq-pool" => ureq::run(&load, &tally, ureq::idle(&load)),
         "ureq-pool-idle" => ureq::run(&load, &tally, 4096),
         "curl-multi" => curl::run(&load, &tally),

@@ -38,7 +38,7 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>) {
 }
 
 /// What each thread does: so many requests to a host, and then to the next. Nothing is shared.
-fn split(load: &Load) -> Vec<Vec<(u32, u64)>> {
+pub(super) fn split(load: &Load) -> Vec<Vec<(u32, u64)>> {
     let mut threads = Vec::new();
     let mut workers = load.workers;
     if let Some((_, requests)) = load.slow {

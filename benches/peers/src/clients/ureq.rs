@@ -14,7 +14,7 @@ pub const fn idle(load: &Load) -> usize {
     2 * load.workers
 }
 
-pub fn run(load: &Arc<Load>, tally: &Arc<Tally>, idle: usize) {
+fn agent(load: &Load, idle: usize) -> Agent {
     let mut config = Agent::config_builder()
         .max_idle_connections(idle)
         .max_idle_connections_per_host(load.workers);
@@ -23,7 +23,40 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>, idle: usize) {
         let roots = RootCerts::new_with_certs(&[root]);
         config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
     }
-    let agent = config.build().new_agent();
+    config.build().new_agent()
+}
+
+fn get(agent: &Agent, url: &str, load: &Load) -> u64 {
+    let mut response = agent.get(url).call().expect("a response");
+    let body = response.body_mut();
+    if load.is_big() {
+        super::count(body.as_reader()).expect("a body")
+    } else {
+        body.read_to_vec().expect("a body").len() as u64
+    }
+}
+
+/// What the engine takes by itself: the raw loop's threads, each with an agent of its own.
+pub fn run_alone(load: &Arc<Load>, tally: &Arc<Tally>) {
+    let threads = super::raw::split(load).into_iter().map(|parts| {
+        let (load, tally) = (Arc::clone(load), Arc::clone(tally));
+        thread::spawn(move || {
+            let agent = agent(&load, 1);
+            for (host, requests) in parts {
+                for n in 0..requests {
+                    let bytes = get(&agent, &load.url(host, n), &load);
+                    tally.done(host == load.hosts, bytes);
+                }
+            }
+        })
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().expect("a thread");
+    }
+}
+
+pub fn run(load: &Arc<Load>, tally: &Arc<Tally>, idle: usize) {
+    let agent = agent(load, idle);
     let queue = Arc::new(Mutex::new(load.targets()));
     let threads = (0..load.connections()).map(|_| {
         let (load, tally) = (Arc::clone(load), Arc::clone(tally));
@@ -33,13 +66,7 @@ pub fn run(load: &Arc<Load>, tally: &Arc<Tally>, idle: usize) {
                 let Some(target) = queue.lock().expect("a queue").next() else {
                     return;
                 };
-                let mut response = agent.get(&target.url).call().expect("a response");
-                let body = response.body_mut();
-                let bytes = if load.is_big() {
-                    super::count(body.as_reader()).expect("a body")
-                } else {
-                    body.read_to_vec().expect("a body").len() as u64
-                };
+                let bytes = get(&agent, &target.url, &load);
                 tally.done(target.host == load.hosts, bytes);
             }
         })
