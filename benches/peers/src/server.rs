@@ -59,7 +59,7 @@ fn run(command: &mut Command) -> io::Result<()> {
     Err(io::Error::other(format!("{command:?}: {told}")))
 }
 
-/// A root, and a certificate of the first of nginx's hosts below it.
+/// A root, and a certificate of all of nginx's hosts below it.
 fn make_certificates(directory: &Path) -> io::Result<()> {
     let openssl = || {
         let mut command = Command::new("openssl");
@@ -76,7 +76,8 @@ fn make_certificates(directory: &Path) -> io::Result<()> {
     host.args(["-subj", "/CN=fetchpool-peers"]);
     host.args(["-CA", "ca.pem", "-CAkey", "ca.key"]);
     host.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
-    host.args(["-addext", &format!("subjectAltName=IP:{NGINX_FIRST}")]);
+    let names: Vec<_> = addresses().map(|address| format!("IP:{address}")).collect();
+    host.args(["-addext", &format!("subjectAltName={}", names.join(","))]);
     host.args(["-keyout", "host.key", "-out", "host.pem"]);
     run(&mut host)
 }
@@ -136,11 +137,17 @@ impl Drop for Nginx {
     }
 }
 
+/// Those at which nginx listens.
+fn addresses() -> impl Iterator<Item = Ipv4Addr> {
+    (0..NGINX_HOSTS).map(|host| Ipv4Addr::from(u32::from(NGINX_FIRST) + host))
+}
+
 fn configuration(directory: &Path, port: u16, tls_port: u16) -> String {
     let directory = directory.display();
-    let hosts = (0..NGINX_HOSTS).map(|host| {
-        let address = Ipv4Addr::from(u32::from(NGINX_FIRST) + host);
-        format!("    listen {address}:{port} backlog=1024;\n")
+    let hosts = addresses().map(|address| {
+        format!(
+            "    listen {address}:{port} backlog=1024;\n    listen {address}:{tls_port} ssl backlog=1024;\n"
+        )
     });
     let listen: String = hosts.collect();
     // The temporary paths are for those who are not root.
@@ -165,8 +172,7 @@ http {{
   uwsgi_temp_path {directory}/uwsgi;
   scgi_temp_path {directory}/scgi;
   server {{
-{listen}    listen {NGINX_FIRST}:{tls_port} ssl backlog=1024;
-    ssl_certificate {directory}/host.pem;
+{listen}    ssl_certificate {directory}/host.pem;
     ssl_certificate_key {directory}/host.key;
     ssl_protocols TLSv1.2 TLSv1.3;
     root {directory}/www;
