@@ -73,6 +73,13 @@ pub enum OnExist {
     Error,
 }
 
+impl OnExist {
+    /// A file that stands there may be replaced.
+    pub(super) fn replaces(self) -> bool {
+        matches!(self, Self::Overwrite | Self::Update)
+    }
+}
+
 /// Which URL names a file, where no `Content-Disposition` does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -108,8 +115,10 @@ pub enum Layout {
 impl Directory {
     /// A directory, made when the first file is if it is not there, with all defaults.
     pub fn new(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let is_here = path.as_os_str().is_empty();
         Self {
-            path: path.into(),
+            path: if is_here { ".".into() } else { path },
             on_exist: OnExist::default(),
             name_from: NameFrom::default(),
             layout: Layout::default(),
@@ -247,10 +256,11 @@ impl Directory {
     ///
     /// A batch with the journal of an earlier one, such as was interrupted, takes for done what that
     /// has fetched, as long as the file stands there with its length, whatever
-    /// [`on_exist`](Self::on_exist) says: no server is asked, and the outcome
-    /// [`was_present`](crate::Saved::was_present). Only a request that expects a digest with which the
-    /// file was not judged then, or another length, is not taken for done by that. All else is
-    /// fetched, failures too.
+    /// [`on_exist`](Self::on_exist) says: no server is asked, the outcome
+    /// [`was_present`](crate::Saved::was_present), and no request behind it gets its path. Only a
+    /// request that expects a digest with which the file was not judged then, or another length, is not
+    /// taken for done by that. All else is fetched, failures too. The journal is read as the first
+    /// request is let in, by the thread that does so.
     ///
     /// One batch at a time has it: for another it is an error of all of its requests, of the kind
     /// [`Io`](crate::ErrorKind::Io), when it has waited for a second; nothing is fetched. So is a file

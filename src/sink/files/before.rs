@@ -30,17 +30,20 @@ impl Files {
         Ok(part.filter(|part| Some(part.from()) == resource(report).as_deref()))
     }
 
-    /// What the journal says to be done, as long as that holds.
-    pub(super) fn done_before(&self, report: &Report) -> Result<Option<Standing>, Fault> {
+    /// What the journal says to be done, as long as that holds. First asked for as the request is let in,
+    /// so that requests behind it find the path taken.
+    pub(super) fn done_before(
+        &self,
+        request: &Request,
+        namesakes: u32,
+    ) -> Result<Option<Standing>, Fault> {
         let Some(journal) = &self.journal else {
             return Ok(None);
         };
-        let done = journal.done(report)?;
-        let request = &report.request;
         let is_it = |done: &&Done| {
             done.is_of(request.its_digests()) && Check::length_of(request, done.bytes).is_ok()
         };
-        let Some(done) = done.filter(is_it) else {
+        let Some(done) = journal.done(request, namesakes)?.filter(is_it) else {
             return Ok(None);
         };
         let path = self.to.path.join(&done.path);
@@ -50,10 +53,11 @@ impl Files {
         if file().is_none() {
             return Ok(None);
         }
-        // No other of this batch takes its place from now on, if none has.
-        let planned = self.planned(request, report.progress.namesakes);
+        let planned = self.planned(request, namesakes);
         let own = planned.map(|target| target.first());
-        Ok(self.names.settle(&path, own).then(file).flatten())
+        // Where one before it has got the path, that may put its own file there.
+        let stays = self.names.settle(&path, own) || !self.to.on_exist.replaces();
+        Ok(stays.then(file).flatten())
     }
 
     /// What is decided by a file that stands there; `None` if nothing is.

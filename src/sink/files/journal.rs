@@ -29,6 +29,7 @@ use crate::digest::Digest;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::redirect::strip_credentials;
 use crate::outcome::Report;
+use crate::request::Request;
 
 const FIRST: &[u8] = b"fetchpool journal 1\n";
 
@@ -44,7 +45,7 @@ pub(super) struct Journal {
     path: PathBuf,
     /// Of the files, as the system calls it: known when there is the first.
     home: OnceLock<PathBuf>,
-    /// Opened by the first job that comes; those that come meanwhile wait for it to have been read.
+    /// Opened as the first request is let in; those that come meanwhile wait for it to have been read.
     opened: OnceLock<Result<Opened, String>>,
 }
 
@@ -101,10 +102,10 @@ impl Journal {
     }
 
     /// What an earlier run has made of this URL.
-    pub(super) fn done(&self, report: &Report) -> Result<Option<&Done>, Fault> {
+    pub(super) fn done(&self, request: &Request, namesakes: u32) -> Result<Option<&Done>, Fault> {
         match self.opened() {
             Ok(opened) => {
-                let key = key(report).and_then(|of| unhex(of.as_bytes()));
+                let key = key(request, namesakes).and_then(|of| unhex(of.as_bytes()));
                 let done = key.and_then(|key| opened.done.get(&key));
                 Ok(done.filter(|done| !opened.given.lock().contains(&hash_of(&done.path))))
             }
@@ -162,7 +163,8 @@ impl Journal {
 
     /// It stands there already, and of all that the file was judged by.
     fn says(&self, report: &Report, path: &Path, bytes: u64) -> bool {
-        let done = self.done(report).ok().flatten();
+        let done = self.done(&report.request, report.progress.namesakes);
+        let done = done.ok().flatten();
         done.is_some_and(|done| {
             done.is_of(report.request.its_digests()) && done.bytes == bytes && *done.path == *path
         })
@@ -170,8 +172,7 @@ impl Journal {
 
     pub(super) fn note_failed(&self, report: &Report, fault: &Fault) {
         if fault.kind == ErrorKind::InvalidUrl {
-            // It asks for no stock, so that it may be the first. Any other that ends before its turn
-            // comes may do so on a thread that has better to do than to read a journal.
+            // It is not let in, so that it may be the first.
             let _ = self.opened();
         }
         let outcome = Some(fault.kind.as_str().as_bytes());
@@ -182,7 +183,7 @@ impl Journal {
         let Some(Ok(opened)) = self.opened.get() else {
             return;
         };
-        let of = key(report);
+        let of = key(&report.request, report.progress.namesakes);
         let url = report.shown_url();
         let [outcome, bytes, path, etag, date, digests] = fields;
         let (of, url) = (of.as_deref().map(str::as_bytes), Some(url.as_bytes()));
@@ -325,11 +326,10 @@ impl<W: Write> Lines<W> {
 }
 
 /// Which request of a run it is: what is asked for, and for which file.
-fn key(report: &Report) -> Option<String> {
-    let request = &report.request;
+fn key(request: &Request, namesakes: u32) -> Option<String> {
     let mut headers = request.headers().cloned().unwrap_or_default();
     strip_credentials(&mut headers);
-    let (place, namesakes) = (request.place(), report.progress.namesakes);
+    let place = request.place();
     // Of one that is a URL and nothing else: that of the URL.
     let more = match (headers.is_empty(), place, namesakes) {
         (true, None, 0) => String::new(),

@@ -133,7 +133,7 @@ impl Files {
         let from = etag.and_then(|_| resource(report));
         let etag = etag.zip(from.as_deref());
         part.settle(date.and_then(standing::time_of), etag, self.to.sync)?;
-        let replaces = matches!(self.to.on_exist, OnExist::Overwrite | OnExist::Update);
+        let replaces = self.to.on_exist.replaces();
         let mut number = target.number;
         loop {
             let next = number.unwrap_or_else(|| self.names.hand_out(&target.path));

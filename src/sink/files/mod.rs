@@ -156,14 +156,17 @@ impl Sink for Files {
 
     fn admit(&self, request: &Request) -> u32 {
         let planned = self.planned(request, 0);
-        planned.map_or(0, |target| self.names.hand_out(&target.path))
+        let namesakes = planned.map_or(0, |target| self.names.hand_out(&target.path));
+        // What is wrong with the journal is told in its turn.
+        let _ = self.done_before(request, namesakes);
+        namesakes
     }
 
     fn stock(&self, report: &Report) -> Result<Stock, Fault> {
         let request = &report.request;
         check_place(request)?;
         self.full.check(|| self.place_of_part(report))?;
-        if let Some(file) = self.done_before(report)? {
+        if let Some(file) = self.done_before(request, report.progress.namesakes)? {
             return Ok(Stock::Settled(file));
         }
         let planned = self.planned(request, report.progress.namesakes);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::iter::successors;
 use std::path::{self, Component, Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -46,8 +47,9 @@ impl Names {
 
     /// Nobody gets this one, if it is in the directory.
     pub(super) fn spare(&self, path: &Path) {
-        // What it leads to, where it is a link, as well.
-        for path in [Cow::Borrowed(path), Cow::Owned(canonical(path))] {
+        // What it leads to, where it is a link, as well; no more of them than the system follows.
+        let next = |path: &PathBuf| Some(parent_of(path).join(path.read_link().ok()?));
+        for path in successors(Some(path.to_owned()), next).take(40) {
             let key = key(&self.in_one_way(&path), 0);
             self.inner.lock().taken.entry(key).or_insert(1);
         }
@@ -80,11 +82,17 @@ impl Names {
         number
     }
 
-    /// One file's path can be spelled in many ways. Those that are not in the directory as a matter
-    /// of course, which are the caller's own, are looked at.
+    /// One file's path can be spelled in many ways, and lead through links. Only of one that is a mere
+    /// name in the directory there is nothing to look at.
     fn in_one_way<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
-        let is_plain = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
-        if path.strip_prefix(&self.home).is_ok_and(is_plain) {
+        let is_name = |path: &Path| {
+            let mut parts = path.components();
+            matches!(
+                (parts.next(), parts.next()),
+                (Some(Component::Normal(_)), None)
+            )
+        };
+        if path.strip_prefix(&self.home).is_ok_and(is_name) {
             return Cow::Borrowed(path);
         }
         let Some(name) = path.file_name() else {
@@ -123,8 +131,15 @@ impl Inner {
 fn canonical(path: &Path) -> PathBuf {
     let path = path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let found = path.ancestors().find_map(|there| {
-        let rest = path.strip_prefix(there).ok()?;
-        Some(there.canonicalize().ok()?.join(rest))
+        let mut found = there.canonicalize().ok()?;
+        // What is not there yet is no link.
+        for part in path.strip_prefix(there).ok()?.components() {
+            match part {
+                Component::ParentDir => drop(found.pop()),
+                part => found.push(part),
+            }
+        }
+        Some(found)
     });
     found.unwrap_or(path)
 }

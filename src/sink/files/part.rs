@@ -229,7 +229,10 @@ impl Part {
         self.bytes = 0;
         self.was_begun = false;
         match &stamp {
-            Some(stamp) => stamp.write(&self.path)?,
+            Some(stamp) => stamp.write(&self.path).inspect_err(|_| {
+                // Such as on a full disk, which makes the file and has no room for what it says.
+                let _ = fs::remove_file(Stamp::path(&self.path));
+            })?,
             None => remove_if_there(&Stamp::path(&self.path))?,
         }
         self.stamp = stamp;

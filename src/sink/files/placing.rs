@@ -108,7 +108,9 @@ pub(super) fn check_place(request: &Request) -> Result<(), Fault> {
     let Some(Place::At(path)) = request.place() else {
         return Ok(());
     };
-    let is_directory = path.to_string_lossy().ends_with(std::path::is_separator);
+    let text = path.to_string_lossy();
+    let text = text.strip_suffix('.').unwrap_or(&text);
+    let is_directory = text.ends_with(std::path::is_separator);
     if path.file_name().is_some() && !is_directory {
         return Ok(());
     }

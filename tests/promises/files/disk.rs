@@ -94,6 +94,23 @@ fn a_full_disk_ends_its_file_and_the_rest_fails_fast() {
     assert_eq!(fs::read(disk.join("small")).unwrap(), vec![b's'; 30_000]);
 }
 
+/// Its stamp is made before it, and there is no room for that either.
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_disk_that_is_full_from_the_start_nothing_is_left() {
+    use std::io::Write;
+    let test = "on_a_disk_that_is_full_from_the_start_nothing_is_left";
+    let Some(disk) = on_a_small_disk(test) else {
+        return;
+    };
+    let mut full = fs::File::create(disk.join("full")).unwrap();
+    while full.write(&[7; 4096]).is_ok_and(|amount| amount > 0) {}
+    let origin = Origin::start(|_| Reply::ok(vec![b'a'; 100_000]).header("ETag", "\"v1\""));
+    let outcome = once().save_all([origin.url("/a")], &disk).next().unwrap();
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 1);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_no_other_disk() {

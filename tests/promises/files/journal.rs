@@ -666,7 +666,8 @@ fn a_path_that_went_to_another_since_is_not_done() {
             run(&["/a"])
         };
         let saved = last.last().unwrap();
-        assert!(!saved.was_present());
+        // In one run it keeps its place: it was let in before the other's name was known.
+        assert_eq!(saved.was_present(), same_run);
         assert_eq!(fs::read(saved.path()).unwrap(), b"/a");
         // And now it is.
         assert!(run(&["/a"])[0].was_present());
@@ -693,6 +694,36 @@ fn what_is_done_keeps_its_place_in_the_next_run() {
         for saved in run(&[first, last]) {
             let is_of = saved.report().request().url().unwrap().path();
             assert_eq!(fs::read_to_string(saved.path()).unwrap(), is_of);
+        }
+    }
+}
+
+/// Whether or not the server still has it, and from the moment in which it is let in.
+#[test]
+fn what_is_done_is_not_replaced_by_one_behind_it() {
+    for policy in [OnExist::Overwrite, OnExist::Update, OnExist::SameOrBoth] {
+        let origin = Origin::start(|incoming| match incoming.target() {
+            "/told" if incoming.visit() > 1 => Reply::status(404),
+            "/told" => {
+                let named = "attachment; filename=x.txt";
+                Reply::ok("told").header("Content-Disposition", named)
+            }
+            _ => Reply::ok("new"),
+        });
+        let directory = directory(&format!("journal-behind-{policy:?}"));
+        let run = |paths: &[&str]| {
+            let urls: Vec<_> = paths.iter().map(|path| origin.url(path)).collect();
+            let to = to(&directory).on_exist(policy);
+            let saved = once().save_all(urls, to).in_order();
+            saved.map(Result::unwrap).collect::<Vec<_>>()
+        };
+        run(&["/told"]);
+        for was_present in [false, true] {
+            let saved = run(&["/told", "/new/x.txt"]);
+            assert_eq!(saved[1].was_present(), was_present);
+            for (saved, is) in saved.iter().zip(["told", "new"]) {
+                assert_eq!(fs::read_to_string(saved.path()).unwrap(), is);
+            }
         }
     }
 }

@@ -270,6 +270,36 @@ fn one_file_is_not_written_by_two_that_spell_its_path_differently() {
     assert!(saved.iter().all(|saved| saved.path().exists()));
 }
 
+/// Through a link, or back out of a directory that is not there yet.
+#[cfg(unix)]
+#[test]
+fn nor_is_one_by_two_that_are_led_to_it() {
+    let origin = origin();
+    let directory = Directory::new("led");
+    fs::create_dir_all(directory.0.join("sub")).unwrap();
+    std::os::unix::fs::symlink("sub", directory.0.join("alias")).unwrap();
+    let request = || Request::new(origin.url("/f"));
+    let requests = [
+        request().save_as("sub/x"),
+        request().save_as("alias/x"),
+        request().save_as("y"),
+        request().save_to(directory.0.join("new/../y")),
+        request().save_as("alias/spared"),
+    ];
+    let to = To::new(&directory.0)
+        .on_exist(OnExist::Overwrite)
+        .spare(directory.0.join("sub/spared"));
+    let saved = once().save_all(requests, to).in_order();
+    let names = saved.map(|saved| saved.unwrap().path().file_name().unwrap().to_owned());
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, ["x", "x (1)", "y", "y (1)", "spared (1)"]);
+}
+
+#[test]
+fn the_current_directory_needs_no_name() {
+    assert_eq!(To::new("").path(), std::path::Path::new("."));
+}
+
 #[test]
 fn a_path_of_the_callers_is_taken_as_it_is_or_is_an_error() {
     let origin = origin();
@@ -279,7 +309,8 @@ fn a_path_of_the_callers_is_taken_as_it_is_or_is_an_error() {
         let request = Request::new(origin.url("/f")).save_to(path);
         once().save_all([request], &directory.0).next().unwrap()
     };
-    for path in ["".into(), directory.0.join(".."), directory.0.join("new/")] {
+    let within = |name| directory.0.join(name);
+    for path in ["".into(), within(".."), within("new/"), within("new/.")] {
         assert_eq!(save(path).unwrap_err().kind(), ErrorKind::Io);
     }
     // As long as a name can be.
