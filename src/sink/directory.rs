@@ -315,7 +315,7 @@ impl Directory {
     ///
     /// | field | |
     /// | --- | --- |
-    /// | outcome | `saved`, `present`, or why it failed: an [`ErrorKind`](crate::ErrorKind) |
+    /// | outcome | `saved`, `present`, or why it failed: an [`ErrorKind`] |
     /// | key | the first 24 hexadecimal digits of the SHA-256 of the URL without its password; and of the request's headers, the path it names, and its number among those of one name, where there are such |
     /// | bytes | the file's length |
     /// | path | the file's, relative to the directory if it is in it, absolute if not |
