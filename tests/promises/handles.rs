@@ -129,7 +129,8 @@ fn who_never_gets_a_file_handle_is_told_which_limit_to_raise() {
         assert_eq!(error.kind(), ErrorKind::Connect, "{text}");
         assert!(text.contains("`ulimit -n`"), "{text}");
     }
-    assert!(took < Duration::from_secs(25), "{took:?}");
+    // One after the other, as many at once as there are workers, would be more than 150 s.
+    assert!(took < Duration::from_secs(100), "{took:?}");
     drop(others);
     assert_eq!(
         downloader.fetch_all(urls(port, 32, 1)).flatten().count(),
@@ -254,7 +255,6 @@ fn twenty_thousand_hosts_cost_no_more_sockets_and_memory_than_five_thousand() {
         return;
     };
     let downloader = with(|b| on(20)(b).window_when_idle(n(4096)));
-    let begun = Instant::now();
     let (mut fetched, mut most_handles, mut early) = (0, 0, None);
     for page in downloader.fetch_all(urls(port, HOSTS, 1)) {
         page.unwrap();
@@ -266,16 +266,13 @@ fn twenty_thousand_hosts_cost_no_more_sockets_and_memory_than_five_thousand() {
             early = Some((most_handles, resident_memory()));
         }
     }
-    let (took, late) = (begun.elapsed(), resident_memory());
+    let late = resident_memory();
     let (early_handles, early) = early.expect("five thousand were fetched");
-    let figures = format!(
-        "{HOSTS} hosts in {took:?}; handles {early_handles}, {most_handles}; {early}, {late} KiB"
-    );
+    let figures = format!("handles {early_handles}, {most_handles}; {early}, {late} KiB");
     assert_eq!(fetched, HOSTS);
     // 64 hosts that idle, 32 workers, and a few that are neither.
     assert!(most_handles < 64 + 2 * 32 + 16, "{figures}");
     assert!(late < early + 8 * 1024, "{figures}");
-    assert!(took < Duration::from_secs(60), "{figures}");
 }
 
 #[test]
