@@ -1,7 +1,6 @@
 //! What lives with a host's budget: its connections, and whether it can be reached.
 
 use std::collections::VecDeque;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,14 +9,16 @@ use parking_lot::Mutex;
 
 use super::Client;
 use super::circuit::{Circuit, HostBreaker};
+use super::transport::Connection;
+use super::wire;
 
 /// The connections to one host. Dropping it closes those that idle.
 ///
-/// Each is an agent's of its own, lent to one job at a time: an agent that several jobs share
-/// looks at its idle connections, with a system call, under the lock that all of them need.
+/// Each has an agent of its own, and both are lent to one job at a time: what an agent counts and
+/// locks is not waited for by others.
 #[derive(Default)]
 pub(crate) struct Host {
-    /// Guards the agents that nobody uses; held as long as it takes to move one.
+    /// Guards the connections that nobody uses; held as long as it takes to move one.
     idle: Mutex<Idle>,
     /// Guards the count of failures.
     circuit: Mutex<Circuit>,
@@ -27,57 +28,80 @@ pub(crate) struct Host {
 
 #[derive(Default)]
 struct Idle {
-    /// With the time since when. The last one used is used next: its connection is the warmest,
-    /// and the others age at the front.
-    agents: VecDeque<(Instant, ureq::Agent)>,
+    /// The last one used is used next: it is the warmest, and the others age at the front.
+    kept: VecDeque<Kept>,
     /// How often all were let go of.
     shed: u32,
 }
 
-/// An agent in use. It goes back when this goes, with its connection if that can be used again.
+struct Kept {
+    since: Instant,
+    connection: Box<Connection>,
+    agent: ureq::Agent,
+}
+
+/// An agent in use, and what it is to be used with. As this goes, the connection of the last exchange
+/// goes back, if it can be used again.
 pub(super) struct Lease {
     /// Taken out as this is dropped.
     agent: Option<ureq::Agent>,
+    /// Until it is used. Else there will be a new one.
+    pub(super) connection: Option<Box<Connection>>,
     host: Arc<Host>,
     shed: u32,
 }
 
-impl Deref for Lease {
-    type Target = ureq::Agent;
-
-    fn deref(&self) -> &ureq::Agent {
+impl Lease {
+    pub(super) fn agent(&self) -> &ureq::Agent {
         self.agent.as_ref().expect("there until it is dropped")
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        let done = wire::note(|wire| wire.done.take());
+        let (Some(connection), Some(agent)) = (done, self.agent.take()) else {
+            return;
+        };
+        if !connection.is_idle() {
+            return;
+        }
+        let kept = Kept {
+            since: Instant::now(),
+            connection,
+            agent,
+        };
         let mut idle = self.host.idle.lock();
         if idle.shed == self.shed {
-            let now = Instant::now();
-            idle.agents
-                .extend(self.agent.take().map(|agent| (now, agent)));
+            idle.kept.push_back(kept);
         }
-        // One that stays is dropped after the lock: that closes a socket.
+        // Else it goes after the lock, which is the younger: that closes a socket.
     }
 }
 
 impl Host {
     pub(super) fn lease(self: &Arc<Self>, client: &Client) -> Lease {
-        let mut idle = self.idle.lock();
-        let (agent, shed) = (idle.agents.pop_back(), idle.shed);
-        // Nobody else looks at those that a busy host does not need. One a lease keeps up.
-        let is_old = |(since, _): &(Instant, _)| since.elapsed() >= client.idle_age();
-        let old = idle.agents.front().is_some_and(is_old);
-        let old = old.then(|| idle.agents.pop_front());
-        drop(idle);
-        // Not under the lock: this closes a socket.
-        drop(old);
-        let agent = agent.map(|(_, agent)| agent);
-        Lease {
-            agent: Some(agent.unwrap_or_else(|| client.agent())),
-            host: Arc::clone(self),
-            shed,
+        let is_old = |kept: &Kept| kept.since.elapsed() >= client.idle_age;
+        loop {
+            let mut idle = self.idle.lock();
+            let (kept, shed) = (idle.kept.pop_back(), idle.shed);
+            // Nobody else looks at those that a busy host does not need. One a lease keeps up.
+            let old = idle.kept.front().is_some_and(is_old);
+            let old = old.then(|| idle.kept.pop_front());
+            drop(idle);
+            // Not under the lock: this closes a socket.
+            drop(old);
+            let (connection, agent) = match kept {
+                Some(kept) if is_old(&kept) || !kept.connection.is_silent() => continue,
+                Some(kept) => (Some(kept.connection), kept.agent),
+                None => (None, client.agent()),
+            };
+            return Lease {
+                agent: Some(agent),
+                connection,
+                host: Arc::clone(self),
+                shed,
+            };
         }
     }
 
@@ -85,10 +109,10 @@ impl Host {
     pub(crate) fn shed(&self) {
         let mut idle = self.idle.lock();
         idle.shed = idle.shed.wrapping_add(1);
-        let agents = std::mem::take(&mut idle.agents);
+        let kept = std::mem::take(&mut idle.kept);
         drop(idle);
         // Not under the lock: this closes sockets.
-        drop(agents);
+        drop(kept);
     }
 
     /// How long nobody may ask the host, if it has not been reached for some time. Who gets

@@ -10,6 +10,7 @@ mod faults;
 mod host;
 mod line;
 mod pace;
+mod reader;
 pub(crate) mod redirect;
 pub(crate) mod resolve;
 mod rest;
@@ -17,7 +18,6 @@ pub(crate) mod tls;
 mod transport;
 mod wire;
 
-use std::io::{self, Read};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
 
 use crate::deadline::{Deadline, LONGEST_TIME};
-use crate::fault::{ErrorKind, Fault, Stage};
+use crate::fault::{ErrorKind, Fault};
 use crate::outcome::{Head, Timings};
 use crate::redact::Secrets;
 use crate::request::without_credentials;
@@ -40,10 +40,11 @@ use crate::schedule::Post;
 pub use circuit::HostBreaker;
 use faults::fault_of;
 pub(crate) use host::Host;
-use host::Lease;
-use pace::Pace;
+pub(crate) use reader::Reader;
+use reader::keeps_alive;
 use redirect::Chain;
 pub(crate) use rest::{Beginning, Stretch, ask_for_first, length_with_first, strong_validator};
+use transport::Connection;
 
 /// How requests are made, whatever the host.
 pub(crate) struct Settings {
@@ -74,6 +75,7 @@ pub(crate) struct LowSpeed {
 /// Makes requests. Shared by all hosts.
 pub(crate) struct Client {
     config: Config,
+    idle_age: Duration,
     low_speed: Option<LowSpeed>,
     dialer: transport::Dialer,
     headers: HeaderMap,
@@ -95,23 +97,8 @@ pub(crate) struct Response {
     pub(crate) body: Reader,
 }
 
-/// The body of a response: ends with `Ok(0)` only where the framing says that it is whole.
-pub(crate) struct Reader {
-    body: ureq::BodyReader<'static>,
-    ended: bool,
-    pace: Option<Pace>,
-    /// Goes after the body, which gives its connection back.
-    lease: Option<Lease>,
-}
-
 /// It has to fit into the output buffer, together with the rest of its line.
 const LONGEST_URL: usize = 60 * 1024;
-
-/// What remains of a body that nobody reads is read to its end if it is no more than this, so
-/// that the connection can be used again; otherwise a new connection is cheaper.
-const DRAIN: usize = 64 * 1024;
-/// Nor is a body worth more time that comes in drips.
-const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// What a request without a body does not have.
 const OF_A_BODY: [HeaderName; 3] = [CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT];
@@ -152,10 +139,9 @@ impl Client {
             .max_redirects_will_error(false)
             .http_status_as_error(false)
             .max_response_header_size(buffers::MAX_HEADER)
-            // Each agent is used by one job at a time.
-            .max_idle_connections(1)
-            .max_idle_connections_per_host(1)
-            .max_idle_age(idle_age)
+            // The hosts keep them.
+            .max_idle_connections(0)
+            .max_idle_connections_per_host(0)
             // Ours are in the request already.
             .user_agent(AutoHeaderValue::None)
             .accept(AutoHeaderValue::None)
@@ -168,6 +154,7 @@ impl Client {
         redirect::strip_credentials(&mut headers_elsewhere);
         Ok(Self {
             config,
+            idle_age,
             dialer: transport::Dialer {
                 dial: dial::Dial {
                     local: local_address,
@@ -212,10 +199,6 @@ impl Client {
         )
     }
 
-    fn idle_age(&self) -> Duration {
-        self.config.max_idle_age()
-    }
-
     /// Forgets the addresses of all hosts.
     pub(crate) fn flush_names(&self) {
         self.dialer.names.flush();
@@ -241,23 +224,23 @@ impl Client {
     ) -> Result<Response, Fault> {
         let bare = without_credentials(ask.url);
         let uri = uri_of(bare.as_ref().unwrap_or(ask.url))?;
-        let agent = host.lease(self);
+        let mut lease = host.lease(self);
+        let idle = lease.connection.take();
         let request = || {
             let mut request = self.request(uri.clone(), ask.headers, ask.has_left);
             redirect::add_credentials(request.headers_mut(), ask.url);
             request
         };
-        let (response, stale) = exchange(&agent, request(), ask, timings, false);
+        let (response, stale) = exchange(lease.agent(), idle, request(), ask, timings);
         let mut response = if stale {
             // The server closed an idle connection in the moment in which we used it (RFC
             // 9112, section 9.3.1). Nothing of an answer came, and a GET may be sent again.
-            exchange(&agent, request(), ask, timings, true).0
+            exchange(lease.agent(), None, request(), ask, timings).0
         } else {
             response
         }?;
         response.head.bare_url = bare.map(Box::new);
-        response.body.pace = self.low_speed.map(Pace::new);
-        response.body.lease = Some(agent);
+        response.body.belongs_to(lease, self.low_speed);
         Ok(response)
     }
 
@@ -295,16 +278,17 @@ pub(crate) struct Ask<'a> {
     pub(crate) deadline: Option<Deadline>,
 }
 
-/// One request on the wire. Also whether it failed only because a reused connection was no
-/// longer there. `fresh`: on a new connection.
+/// One request on the wire, on that connection or on a new one. Also whether it failed only because
+/// a reused connection was no longer there.
 fn exchange(
     agent: &ureq::Agent,
+    idle: Option<Box<Connection>>,
     request: http::Request<()>,
     ask: &Ask<'_>,
     timings: &mut Timings,
-    fresh: bool,
 ) -> (Result<Response, Fault>, bool) {
-    wire::begin(ask.post, ask.deadline, fresh);
+    let keeps = keeps_alive(request.headers());
+    wire::begin(ask.post, ask.deadline, idle);
     let result = agent.run(request);
     let wire = wire::end_of_header();
     timings.resolve += wire.resolve;
@@ -319,7 +303,7 @@ fn exchange(
         fault if fault.kind == ErrorKind::Protocol && wire.reused => fault.passing(),
         fault => fault,
     });
-    let result = result.and_then(Response::new);
+    let result = result.and_then(|response| Response::new(response, keeps));
     let broke = matches!(&result, Err(fault) if fault.kind == ErrorKind::Truncated);
     (result, broke && wire.reused && wire.answered.is_none())
 }
@@ -338,9 +322,11 @@ fn uri_of(bare: &Url) -> Result<Uri, Fault> {
 }
 
 impl Response {
-    fn new(response: http::Response<ureq::Body>) -> Result<Self, Fault> {
+    /// `keeps`: the request does not ask for the connection's end.
+    fn new(response: http::Response<ureq::Body>, keeps: bool) -> Result<Self, Fault> {
         let (parts, body) = response.into_parts();
         let length_known = is_length_known(&parts)?;
+        let body = Reader::new(body, &parts, keeps);
         Ok(Self {
             head: Head {
                 bare_url: None,
@@ -348,12 +334,7 @@ impl Response {
                 headers: parts.headers,
                 length_known,
             },
-            body: Reader {
-                body: body.into_reader(),
-                ended: false,
-                pace: None,
-                lease: None,
-            },
+            body,
         })
     }
 }
@@ -394,68 +375,4 @@ fn is_length_known(parts: &http::response::Parts) -> Result<bool, Fault> {
         return Err(Fault::new(ErrorKind::Protocol, detail));
     }
     Ok(true)
-}
-
-impl Reader {
-    /// Reads what is left, if that is little, so that the connection can be used again.
-    pub(crate) fn drain(&mut self) {
-        if self.ended {
-            return;
-        }
-        wire::note(|wire| wire.drain = wire::Limit::of(DRAIN_TIME));
-        let mut drained = 0;
-        let mut piece = [0; 4096];
-        while !self.ended && drained < DRAIN {
-            match self.read(&mut piece) {
-                Ok(amount) => drained += amount,
-                // The connection is closed then, which is what would be done otherwise.
-                Err(_) => break,
-            }
-        }
-        wire::note(|wire| wire.drain = None);
-    }
-}
-
-impl Reader {
-    fn read_on(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let amount = self
-            .body
-            .read(buffer)
-            .map_err(|error| fault_of(ureq::Error::from(error)).into_io())?;
-        self.ended |= amount == 0;
-        Ok(amount)
-    }
-}
-
-impl Read for Reader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() || self.ended {
-            return Ok(0);
-        }
-        // What is in the buffer comes without a look at the clock.
-        if let Some(deadline) = wire::deadline_passed() {
-            let fault = deadline.fault("while the body was read");
-            return Err(fault.while_at(Stage::Asked).into_io());
-        }
-        let Some(mut pace) = self.pace else {
-            wire::note(|wire| wire.fruitless = 0);
-            return self.read_on(buffer);
-        };
-        wire::note(|wire| {
-            wire.fruitless = 0;
-            wire.pace = wire::Limit::of(pace.left()).map(|limit| wire::Limit {
-                time: pace.least.window,
-                ..limit
-            });
-        });
-        let begun = Instant::now();
-        let result = self.read_on(buffer);
-        wire::note(|wire| wire.pace = None);
-        let amount = result?;
-        if amount > 0 {
-            pace.note(amount, begun.elapsed())?;
-        }
-        self.pace = Some(pace);
-        Ok(amount)
-    }
 }

@@ -1,7 +1,7 @@
 //! Our end of ureq's transport: one connection, plain or TLS.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,13 +52,16 @@ impl fmt::Debug for Dialer {
 }
 
 impl Connector<()> for Dialer {
-    type Out = Connection;
+    type Out = Loan;
 
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,
         _: Option<()>,
-    ) -> Result<Option<Connection>, ureq::Error> {
+    ) -> Result<Option<Loan>, ureq::Error> {
+        if let Some(idle) = wire::note(|wire| wire.idle.take()) {
+            return Ok(Some(Loan(Some(idle))));
+        }
         let dialled = self
             .dial(details)
             .map_err(|fault| match wire::deadline_passed() {
@@ -70,7 +73,8 @@ impl Connector<()> for Dialer {
                 _ => fault,
             });
         let dialled = dialled.map_err(|fault| fault.while_at(Stage::Connecting));
-        dialled.map(Some).map_err(into_ureq)
+        let lent = dialled.map(|connection| Loan(Some(Box::new(connection))));
+        lent.map(Some).map_err(into_ureq)
     }
 }
 
@@ -141,8 +145,33 @@ enum State {
     New,
     /// A request has been sent on it.
     InUse,
-    /// Its last response has been read; it is about to go back to the pool, or is there.
+    /// Its last response has been read.
     Idle,
+}
+
+/// A connection, lent to ureq for an exchange. ureq drops it where the exchange is over, and so gives
+/// it back: whether a connection is kept, and for whom, is the host's affair.
+pub(super) struct Loan(Option<Box<Connection>>);
+
+/// It is on the thread that has lent it.
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let before = wire::note(|wire| std::mem::replace(&mut wire.done, self.0.take()));
+        // Not under the borrow: this closes a socket.
+        drop(before);
+    }
+}
+
+impl Loan {
+    fn connection(&mut self) -> &mut Connection {
+        self.0.as_mut().expect("there until it is dropped")
+    }
+}
+
+impl fmt::Debug for Loan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Loan").field(&self.0).finish()
+    }
 }
 
 pub(super) struct Connection {
@@ -187,20 +216,71 @@ impl Connection {
         }
     }
 
-    fn read(&mut self) -> io::Result<usize> {
+    /// Into the input buffer.
+    fn fill(&mut self) -> Result<usize, Fault> {
         self.limit();
         let input = self.buffers.input_append_buf();
-        if input.is_empty() {
+        let amount = if input.is_empty() {
             // Else the zero bytes that fit would be taken for the end.
-            return Err(io::Error::new(
+            Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the response's header is too large",
-            ));
+            ))
+        } else {
+            read(&mut self.tls, &mut self.line, input)
+        };
+        let amount = self.checked(amount)?;
+        self.buffers.input_appended(amount);
+        Ok(amount)
+    }
+
+    fn checked(&self, amount: io::Result<usize>) -> Result<usize, Fault> {
+        match amount {
+            // An interrupted read ends as if the server had closed; a body that is delimited
+            // by that would pass for whole.
+            Ok(0) if wire::is_interrupted() => Err(interrupted()),
+            Ok(amount) => Ok(amount),
+            Err(error) => Err(self.fault_of(error)),
         }
-        match &mut self.tls {
-            Some(tls) => tls.read(&mut self.line, input),
-            None => io::Read::read(&mut self.line, input),
+    }
+
+    /// Reads what has arrived: what was read together with something else first. `Ok(0)`: the server
+    /// sends no more.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+        if self.buffers.input().is_empty() {
+            if into.len() >= LARGE {
+                self.limit();
+                let amount = read(&mut self.tls, &mut self.line, into);
+                return self.checked(amount);
+            }
+            self.fill()?;
         }
+        let input = self.buffers.input();
+        let amount = input.len().min(into.len());
+        into[..amount].copy_from_slice(&input[..amount]);
+        self.buffers.input_consume(amount);
+        Ok(amount)
+    }
+
+    /// What was asked for on it has been read. What the server sends unasked, now or later, makes it
+    /// useless: it would be taken for the next response.
+    pub(super) fn is_left_alone(&mut self) {
+        if self.buffers.input().is_empty() {
+            self.state = State::Idle;
+            self.line.is_left_alone();
+            self.buffers.give_back();
+        }
+    }
+
+    /// A response has been read to its end, and nothing but that.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
+    /// Nothing has come since then, not even the server's end. One look before each use, however
+    /// short the time was: what came behind a body would be the next response.
+    pub(super) fn is_silent(&self) -> bool {
+        self.line.is_silent()
     }
 
     /// Not `Io`: ureq takes an `UnexpectedEof` or a reset for the end of a body that is delimited
@@ -266,33 +346,37 @@ fn late(idle: Duration, set: Duration) -> Fault {
     Fault::new(ErrorKind::Timeout, detail).while_at(Stage::Asked)
 }
 
-impl Transport for Connection {
+/// A read into less than this is not worth a system call.
+const LARGE: usize = 16 * 1024;
+
+fn read(tls: &mut Option<Tls>, line: &mut Line, into: &mut [u8]) -> io::Result<usize> {
+    match tls {
+        Some(tls) => tls.read(line, into),
+        None => line.read(into),
+    }
+}
+
+impl Transport for Loan {
     fn buffers(&mut self) -> &mut dyn Buffers {
-        &mut self.buffers
+        &mut self.connection().buffers
     }
 
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), ureq::Error> {
-        self.begin();
+        let connection = self.connection();
+        connection.begin();
         if wire::is_interrupted() {
             return Err(into_ureq(interrupted()));
         }
-        let written = self.write(amount);
+        let written = connection.write(amount);
         wire::note(|wire| {
             wire.sent = Some(Instant::now());
-            wire.header = wire::Limit::of(self.limits.header);
+            wire.header = wire::Limit::of(connection.limits.header);
         });
-        written.map_err(|error| into_ureq(self.fault_of(error)))
+        written.map_err(|error| into_ureq(connection.fault_of(error)))
     }
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
-        let amount = self
-            .read()
-            .map_err(|error| into_ureq(self.fault_of(error)))?;
-        if amount == 0 && wire::is_interrupted() {
-            // An interrupted read ends as if the server had closed; a body that is delimited
-            // by that would pass for whole.
-            return Err(into_ureq(interrupted()));
-        }
+        let amount = self.connection().fill().map_err(into_ureq)?;
         let fruitless = wire::note(|wire| {
             if amount > 0 && wire.answered.is_none() {
                 wire.answered = Some(Instant::now());
@@ -306,24 +390,18 @@ impl Transport for Connection {
                 format!("{fruitless} bytes came, and no end of the header or trailer"),
             )));
         }
-        self.buffers.input_appended(amount);
         Ok(amount > 0)
     }
 
-    /// ureq asks twice: as it puts the connection back, and as it takes it out again. What the
-    /// server sends unasked between shows the second time, so one look is enough; and needed, however
-    /// short that was: what came behind a body would be the next response.
+    /// ureq asks where a response has been read to its end and the connection may be used again. It
+    /// is not ureq's to keep: what is said not to be open is dropped.
     fn is_open(&mut self) -> bool {
-        if self.state == State::InUse {
-            self.state = State::Idle;
-            self.line.is_left_alone();
-            self.buffers.give_back();
-            return true;
-        }
-        !wire::note(|wire| wire.fresh) && self.line.is_silent()
+        self.connection().is_left_alone();
+        false
     }
 
     fn is_tls(&self) -> bool {
-        self.tls.is_some()
+        let connection = self.0.as_ref();
+        connection.is_some_and(|connection| connection.tls.is_some())
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::tls::ClientAuth;
+use super::transport::Connection;
 use crate::deadline::Deadline;
 use crate::schedule::{Interrupt, Post};
 
@@ -34,8 +35,10 @@ pub(super) struct Wire {
     pub(super) pace: Option<Limit>,
     /// What the server got that asked for a client certificate in the handshake.
     pub(super) client_auth: ClientAuth,
-    /// Idle connections are not to be used.
-    pub(super) fresh: bool,
+    /// The connection to make the exchange on. Else a new one is.
+    pub(super) idle: Option<Box<Connection>>,
+    /// The one that it was made on, as soon as ureq has let go of it.
+    pub(super) done: Option<Box<Connection>>,
     post: Option<Arc<Post>>,
 }
 
@@ -94,16 +97,16 @@ thread_local! {
     static WIRE: RefCell<Wire> = RefCell::default();
 }
 
-/// Starts the notes of a hop of the job at this post. `fresh`: on a new connection.
-pub(super) fn begin(post: &Arc<Post>, deadline: Option<Deadline>, fresh: bool) {
-    WIRE.with_borrow_mut(|wire| {
-        *wire = Wire {
-            post: Some(Arc::clone(post)),
-            deadline,
-            fresh,
-            ..Wire::default()
-        };
-    });
+/// Starts the notes of an exchange of the job at this post, on that connection if there is one.
+pub(super) fn begin(post: &Arc<Post>, deadline: Option<Deadline>, idle: Option<Box<Connection>>) {
+    let wire = Wire {
+        post: Some(Arc::clone(post)),
+        deadline,
+        idle,
+        ..Wire::default()
+    };
+    // What was noted before goes outside of the borrow: it may have a socket.
+    drop(WIRE.replace(wire));
 }
 
 /// What was noted up to the end of the response's header. The post stays: the body is read
@@ -112,11 +115,14 @@ pub(super) fn end_of_header() -> Wire {
     WIRE.with_borrow_mut(|wire| {
         let post = wire.post.clone();
         let deadline = wire.deadline;
+        // A response without a body is over.
+        let done = wire.done.take();
         std::mem::replace(
             wire,
             Wire {
                 post,
                 deadline,
+                done,
                 is_in_body: true,
                 ..Wire::default()
             },

@@ -14,6 +14,7 @@ mod ends;
 mod files;
 mod handles;
 mod hop;
+mod large;
 mod lazy;
 mod memory;
 mod mirrors;

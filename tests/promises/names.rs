@@ -59,9 +59,23 @@ fn a_name_is_looked_up_once_for_all_who_want_it() {
     gate.open();
     assert_eq!(fetching.join().unwrap(), 60);
     assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_kept_connection_needs_no_address_and_the_next_new_one_does() {
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/last" => Reply::ok("x").header("Connection", "close"),
+        _ => Reply::ok("x"),
+    });
+    let (resolver, gate, asked) = Scripted::new(|| Ok(vec![ip("127.0.0.1")]));
+    gate.open();
+    let downloader = with(|b| b.resolver(resolver));
+    let url = named(&origin, "a.test");
+    downloader.fetch(&url).unwrap();
     downloader.flush_dns();
-    // A kept connection needs no address, but ureq asks for one.
-    downloader.fetch(&spellings[0]).unwrap();
+    downloader.fetch(format!("{url}last")).unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    downloader.fetch(&url).unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 }
 

@@ -105,7 +105,7 @@ impl Server {
     }
 
     /// How the handshakes went of all the connections that were made.
-    fn handshakes(self) -> Vec<Option<HandshakeKind>> {
+    pub(crate) fn handshakes(self) -> Vec<Option<HandshakeKind>> {
         let handshakes = self.thread.join().expect("the server works");
         self.listener.set_nonblocking(true).expect("a listener");
         let more = self.listener.accept();

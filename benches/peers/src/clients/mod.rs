@@ -53,7 +53,7 @@ pub fn run(name: &str, load: Load) -> Result<(), String> {
 /// Reads to the end with a buffer that the thread keeps.
 fn count(mut body: impl Read) -> io::Result<u64> {
     thread_local! {
-        static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 * 1024]);
+        static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 256 * 1024]);
     }
     BUFFER.with_borrow_mut(|buffer| {
         let mut bytes = 0;
