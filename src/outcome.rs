@@ -27,6 +27,15 @@ pub struct Report {
 }
 
 /// How a job went so far.
+/// How many of its batch were let in before a request.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Before {
+    /// That go by the same name.
+    pub(crate) namesakes: u32,
+    /// That are the same, where somebody counts.
+    pub(crate) alike: u32,
+}
+
 #[derive(Clone, Default)]
 pub(crate) struct Progress {
     pub(crate) attempts: u32,
@@ -39,8 +48,7 @@ pub(crate) struct Progress {
     pub(crate) timings: Timings,
     /// A body has been given to the sink, in an attempt that failed.
     pub(crate) has_been_read: bool,
-    /// How many before it in its batch go by the same name.
-    pub(crate) namesakes: u32,
+    pub(crate) before: Before,
     /// What the sink had of it turned out to be of no use: it is not asked about again.
     pub(crate) is_afresh: bool,
     /// It does not come in pieces: that was tried.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::fault::Fault;
 use crate::http::Response;
 use crate::job::{Answer, Course, Finished, Job, panicked, read_body, undisturbed};
-use crate::outcome::{Head, Report};
+use crate::outcome::{Before, Head, Report};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Feed, Turn};
@@ -131,7 +131,7 @@ impl<S: Sink> Course for Shared<S> {
         self.sink.close();
     }
 
-    fn admit(&self, request: &Request) -> u32 {
+    fn admit(&self, request: &Request) -> Before {
         self.sink.admit(request)
     }
 

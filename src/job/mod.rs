@@ -13,7 +13,7 @@ use std::time::Instant;
 use crate::deadline::Deadline;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::{Host, Response};
-use crate::outcome::{Head, Progress, Report};
+use crate::outcome::{Before, Head, Progress, Report};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::schedule::{Ended, Key, Keys, Priority, Turn, Work};
@@ -41,9 +41,8 @@ pub(crate) trait Course: Send + Sync {
     /// Nobody waits for more of its outcomes.
     fn close(&self);
 
-    /// Of a request that is let in, in the order of the input: how many before it go by the same
-    /// name.
-    fn admit(&self, request: &Request) -> u32;
+    /// Of a request that is let in, in the order of the input.
+    fn admit(&self, request: &Request) -> Before;
 
     /// What the sink has already of what is about to be asked for.
     fn stock(&self, report: &Report) -> Result<Stock, Fault>;
@@ -83,8 +82,7 @@ pub(crate) struct Job {
     course: Arc<dyn Course>,
     request: Request,
     index: u64,
-    /// How many before it in its batch go by the same name.
-    namesakes: u32,
+    before: Before,
     /// Of the next hop.
     host: Key,
     /// Since when it waits for its turn.
@@ -104,7 +102,7 @@ impl Job {
     pub(crate) fn new(course: Arc<dyn Course>, request: Request, index: u64) -> Option<Self> {
         match request.checked_url().map(Key::host) {
             Ok(host) => Some(Self {
-                namesakes: course.admit(&request),
+                before: course.admit(&request),
                 course,
                 request,
                 index,
@@ -184,7 +182,7 @@ impl Job {
             Some(begun) => (begun.progress, begun.piece),
             None => (Progress::default(), None),
         };
-        progress.namesakes = self.namesakes;
+        progress.before = self.before;
         progress.timings.queued += self.since.elapsed();
         progress.deadline = deadline;
         let secrets = self.course.rules().client.secrets().clone();

@@ -132,7 +132,7 @@ impl Pieces {
     fn begin(&self) -> Progress {
         let before = &self.before;
         Progress {
-            namesakes: before.namesakes,
+            before: before.before,
             deadline: before.deadline,
             mirrors: before.mirrors,
             redirects: before.redirects.clone(),
@@ -195,7 +195,7 @@ impl Running {
             course: Arc::clone(&self.course),
             request: request.clone(),
             index,
-            namesakes: file.before.namesakes,
+            before: file.before.before,
             host: host.clone(),
             since: Instant::now(),
             begun: Some(Box::new(Begun {

@@ -137,7 +137,7 @@ impl Running {
             ..
         } = self.report;
         Job {
-            namesakes: progress.namesakes,
+            before: progress.before,
             course: self.course,
             request,
             index,

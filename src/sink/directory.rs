@@ -45,7 +45,8 @@ pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
 /// *The same* is a file of which the server shows that: by 304 to a request with the file's date, or
 /// by a response of just its length and date; after its body has come, by just its bytes. The date is
 /// only taken for a sign where it is in whole seconds, as it is on files that have theirs from a
-/// `Last-Modified`. Where the request expects a digest it is by that that a file is the same, and no
+/// `Last-Modified`, and not of a file that the [journal](Directory::journal) or a
+/// [remembered tag](Directory::keep_etag) says to be another URL's. Where the request expects a digest it is by that that a file is the same, and no
 /// server is asked; a file of the digest that stands there is an error with [`Error`](Self::Error) all
 /// the same, and is fetched anew with [`Overwrite`](Self::Overwrite) and [`KeepBoth`](Self::KeepBoth).
 ///
@@ -55,7 +56,9 @@ pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
 #[non_exhaustive]
 pub enum OnExist {
     /// If it is the same, its body is not fetched, or not kept. Otherwise both are kept: the new one is
-    /// called `name (1).ext`.
+    /// called `name (1).ext`. Such copies of earlier runs are looked at in the same way, so that there is
+    /// one of each version. What shows by its bytes to be the same gets the response's date, by which
+    /// the next run knows it.
     #[default]
     SameOrBoth,
     /// It is taken for the same; the server is not even asked, where the name is known before. Where the
@@ -171,7 +174,8 @@ impl Directory {
     ///
     /// What it returns is made safe: roots and `..` are left out, and each part is made a name
     /// that all systems take; what has no name left is `index.html`, as with `save_as`. The body cannot
-    /// be read by it.
+    /// be read by it. Of a file that is gone on with, the response has the length of the whole, and the
+    /// type that was told first; its status may be 206 or 304.
     ///
     /// ```
     /// use fetchpool::Directory;
@@ -316,7 +320,7 @@ impl Directory {
     /// | field | |
     /// | --- | --- |
     /// | outcome | `saved`, `present`, or why it failed: an [`ErrorKind`] |
-    /// | key | the first 24 hexadecimal digits of the SHA-256 of the URL without its password; and of the request's headers, the path it names, and its number among those of one name, where there are such |
+    /// | key | the first 24 hexadecimal digits of the SHA-256 of the URL without its password and what signs it; and of the request's headers, the path it names, and how many that are alike stand before it in the list, where there are such |
     /// | bytes | the file's length |
     /// | path | the file's, relative to the directory if it is in it, absolute if not |
     /// | ETag | as the response had it |

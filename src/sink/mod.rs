@@ -17,7 +17,7 @@ pub(crate) use stock::{Came, Kept, Stock};
 use crate::body::Body;
 use crate::digest::Check;
 use crate::fault::Fault;
-use crate::outcome::{Head, Report};
+use crate::outcome::{Before, Head, Report};
 use crate::request::Request;
 
 /// What came of the first part of a body.
@@ -38,10 +38,9 @@ pub(crate) trait Sink: Send + Sync + 'static {
     /// The largest body in bytes.
     fn limit(&self) -> u64;
 
-    /// Of a request that is let in, in the order of the input: how many before it go by the same
-    /// name.
-    fn admit(&self, _: &Request) -> u32 {
-        0
+    /// Of a request that is let in, in the order of the input.
+    fn admit(&self, _: &Request) -> Before {
+        Before::default()
     }
 
     /// What it has already of what is about to be asked for.

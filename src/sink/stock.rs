@@ -119,8 +119,22 @@ fn judge_first(head: &Head) -> Came {
         },
         // Of an empty one there is no part.
         StatusCode::RANGE_NOT_SATISFIABLE => Came::Useless,
+        status if may_mean_the_range(status) => Came::Useless,
         _ => Came::Whole,
     }
+}
+
+/// A server, or what stands before it, that takes no ranges may say it in one of these ways, and give the
+/// whole to who asks for that.
+fn may_mean_the_range(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::FORBIDDEN
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::PRECONDITION_FAILED
+            | StatusCode::NOT_IMPLEMENTED
+    )
 }
 
 /// As long as the whole is known to be.
@@ -143,6 +157,7 @@ fn judge_rest(beginning: &Beginning<'_>, head: &Head) -> Came {
         StatusCode::NOT_MODIFIED => Came::Useless,
         StatusCode::RANGE_NOT_SATISFIABLE if beginning.is_all_by(head) => Came::NothingNew,
         StatusCode::RANGE_NOT_SATISFIABLE => Came::Useless,
+        status if may_mean_the_range(status) => Came::Useless,
         _ => Came::Whole,
     }
 }

@@ -284,4 +284,12 @@ fn a_body_that_is_rejected_is_kept_where_that_is_wanted() {
         assert_eq!(fs::read(path).unwrap(), b"abd");
     }
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2);
+    // Where it would stand: there may be no such directory yet.
+    let request = expecting(origin.url("/f.txt"), &DIGESTS);
+    let placed = to.place(|_| "sub/f.txt".into());
+    once().save_all([request], placed).for_each(drop);
+    assert_eq!(
+        fs::read(directory.0.join("sub/f.txt.rejected")).unwrap(),
+        b"abd"
+    );
 }

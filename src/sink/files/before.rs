@@ -1,17 +1,20 @@
 //! What is there before anything is asked for, or kept.
 
+use std::io;
 use std::path::Path;
 
-use super::journal::Done;
+use super::journal::{Done, Journal};
+use super::names::numbered;
 use super::placing::{Target, key_of_part};
 use super::resource::resource;
 use super::{Files, Landed, Part, Standing, fault, stands};
 use crate::body::Body;
 use crate::digest::Check;
 use crate::fault::Fault;
-use crate::outcome::Report;
+use crate::outcome::{Before, Report};
 use crate::request::Request;
 use crate::sink::OnExist;
+use crate::sink::stock::has_conditions;
 
 impl Files {
     /// What an earlier attempt or run has left of it.
@@ -35,7 +38,7 @@ impl Files {
     pub(super) fn done_before(
         &self,
         request: &Request,
-        namesakes: u32,
+        before: Before,
     ) -> Result<Option<Standing>, Fault> {
         let Some(journal) = &self.journal else {
             return Ok(None);
@@ -43,7 +46,7 @@ impl Files {
         let is_it = |done: &&Done| {
             done.is_of(request.its_digests()) && Check::length_of(request, done.bytes).is_ok()
         };
-        let Some(done) = journal.done(request, namesakes)?.filter(is_it) else {
+        let Some(done) = journal.done(request, before.alike)?.filter(is_it) else {
             return Ok(None);
         };
         let path = self.to.path.join(&done.path);
@@ -53,7 +56,7 @@ impl Files {
         if file().is_none() {
             return Ok(None);
         }
-        let planned = self.planned(request, namesakes);
+        let planned = self.planned(request, before.namesakes);
         let own = planned.map(|target| target.first());
         // Where one before it has got the path, that may put its own file there.
         let stays = self.names.settle(&path, own) || !self.to.on_exist.replaces();
@@ -66,10 +69,26 @@ impl Files {
             return Ok(None);
         }
         let standing = Standing::at(path).map_err(|error| fault(path, error))?;
+        // Also a link that leads nowhere.
+        let is_there = || standing.is_some() || path.symlink_metadata().is_ok();
         match self.to.on_exist {
-            OnExist::Error if standing.is_some() => Err(stands(path)),
+            OnExist::Error if is_there() => Err(stands(path)),
+            OnExist::Skip if standing.is_none() && is_there() => {
+                let error = io::Error::other("a link that leads nowhere stands there");
+                Err(fault(path, error))
+            }
             _ => Ok(standing),
         }
+    }
+
+    /// What stands there, as this job may ask about it.
+    pub(super) fn for_job(&self, file: Standing, report: &Report) -> Standing {
+        let is_anothers =
+            |journal: &Journal| journal.is_anothers(&file.path, &self.to.path, report);
+        if self.journal.as_ref().is_some_and(is_anothers) {
+            return file.of_another();
+        }
+        file.for_job(report)
     }
 
     /// Whether a file that stands there is what is asked for; `None` where the server has to say it.
@@ -104,9 +123,47 @@ impl Files {
         let Some(file) = self.standing(&target.first())? else {
             return Ok(None);
         };
-        let is_it = self.is_it(&file, &body.report().request)?;
-        let is_it = is_it.unwrap_or_else(|| file.is_same_as(body));
-        Ok(is_it.then(|| Landed::there(file)))
+        if self.is_what_comes(&file, body)? {
+            return Ok(Some(Landed::there(file)));
+        }
+        if self.to.on_exist != OnExist::SameOrBoth || body.taken() > 0 {
+            return Ok(None);
+        }
+        let length = body.content_length();
+        let may_be = |file: &Standing| length.is_none_or(|length| length == file.bytes);
+        let is_it = |file: &Standing| Ok(may_be(file) && self.is_what_comes(file, body)?);
+        let copy = self.copy_of(&target.path, is_it)?;
+        Ok(copy.ok().map(Landed::there))
+    }
+
+    fn is_what_comes(&self, file: &Standing, body: &Body<'_>) -> Result<bool, Fault> {
+        let request = &body.report().request;
+        // Of a part that somebody asks for, others are as long and as old.
+        let may_be = || {
+            let file = self.for_job(file.clone(), body.report());
+            !has_conditions(request.headers()) && file.is_same_as(body)
+        };
+        Ok(self.is_it(file, request)?.unwrap_or_else(may_be))
+    }
+
+    /// Where both are kept, what comes may stand there with a number, from an earlier run. `Err` is the
+    /// first number that is free. Those on the way to it are left to whose they are.
+    pub(super) fn copy_of(
+        &self,
+        path: &Path,
+        is_it: impl Fn(&Standing) -> Result<bool, Fault>,
+    ) -> Result<Result<Standing, u32>, Fault> {
+        let mut number = 0;
+        loop {
+            number = self.names.next_free(path, number + 1);
+            match self.standing(&numbered(path, number))? {
+                None => return Ok(Err(number)),
+                Some(file) if is_it(&file)? && self.names.take(path, number) => {
+                    return Ok(Ok(file));
+                }
+                Some(_) => {}
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::pieces::{self, Divided};
 use super::placing::Target;
 use super::resource::resource;
 use super::{Files, Landed, Part};
-use crate::body::{Body, too_large};
+use crate::body::Body;
 use crate::digest::Check;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::strong_validator;
@@ -41,13 +41,14 @@ impl Files {
         }
     }
 
-    /// What has come of it in pieces, if it is still wanted.
-    pub(super) fn found_divided(&self, part: Part, request: &Request) -> Result<Stock, Fault> {
+    /// Whether what has come in pieces may still be wanted. If not, the server has another by now
+    /// perhaps, and is asked: the part stays until there is a body to take its place.
+    pub(super) fn is_wanted(&self, part: &Part, request: &Request) -> bool {
         let length = part.beginning().length.expect("it is divided");
-        if length > self.limit {
-            return Err(too_large(self.limit));
-        }
-        Check::length_of(request, length)?;
+        length <= self.limit && Check::length_of(request, length).is_ok()
+    }
+
+    pub(super) fn found_divided(&self, part: Part) -> Result<Stock, Fault> {
         let divided = Divided::found(part, Arc::clone(&self.full))?;
         Ok(Stock::Divided(Box::new(divided)))
     }

@@ -24,7 +24,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 use super::Landed;
 use super::open::{self, Lock, Locked, check_longest};
 use super::publish::parent_of;
-use super::resource::fingerprint_of;
+use super::resource::fingerprint_with;
 use crate::digest::Digest;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::redirect::strip_credentials;
@@ -52,6 +52,10 @@ pub(super) struct Journal {
 struct Opened {
     /// What it said then.
     done: HashMap<Key, Done>,
+    /// By the hashes of paths, whose the files there are: the last that each went to.
+    whose: HashMap<u64, Key>,
+    /// How often each request has been let in. Nobody holds this lock and another.
+    counts: Mutex<HashMap<Key, u32>>,
     /// Hashes of the paths that this run has given to files: what was done there is there no more.
     given: Mutex<HashSet<u64>>,
     /// Locked, against other runs, for as long as this lives. The mutex is there so that each line
@@ -102,15 +106,36 @@ impl Journal {
     }
 
     /// What an earlier run has made of this URL.
-    pub(super) fn done(&self, request: &Request, namesakes: u32) -> Result<Option<&Done>, Fault> {
+    pub(super) fn done(&self, request: &Request, alike: u32) -> Result<Option<&Done>, Fault> {
         match self.opened() {
             Ok(opened) => {
-                let key = key(request, namesakes).and_then(|of| unhex(of.as_bytes()));
-                let done = key.and_then(|key| opened.done.get(&key));
+                let done = key_of(request, alike).and_then(|key| opened.done.get(&key));
                 Ok(done.filter(|done| !opened.given.lock().contains(&hash_of(&done.path))))
             }
             Err(why) => Err(unusable(&self.path, why)),
         }
+    }
+
+    /// How many that are alike have been let in before this one.
+    pub(super) fn count(&self, request: &Request) -> u32 {
+        let (Ok(opened), Some(key)) = (self.opened(), key_of(request, 0)) else {
+            return 0;
+        };
+        let mut counts = opened.counts.lock();
+        let count = counts.entry(key).or_insert(0);
+        *count += 1;
+        *count - 1
+    }
+
+    /// Whether the file there is what an earlier run has made of another request.
+    pub(super) fn is_anothers(&self, file: &Path, directory: &Path, report: &Report) -> bool {
+        let Some(Ok(opened)) = self.opened.get() else {
+            return false;
+        };
+        let path = self.known_from_anywhere(file, directory);
+        let whose = opened.whose.get(&hash_of(&path));
+        let key = key_of(&report.request, report.progress.before.alike);
+        whose.is_some_and(|whose| Some(*whose) != key)
     }
 
     pub(super) fn note_landed(
@@ -163,7 +188,7 @@ impl Journal {
 
     /// It stands there already, and of all that the file was judged by.
     fn says(&self, report: &Report, path: &Path, bytes: u64) -> bool {
-        let done = self.done(&report.request, report.progress.namesakes);
+        let done = self.done(&report.request, report.progress.before.alike);
         let done = done.ok().flatten();
         done.is_some_and(|done| {
             done.is_of(report.request.its_digests()) && done.bytes == bytes && *done.path == *path
@@ -183,7 +208,7 @@ impl Journal {
         let Some(Ok(opened)) = self.opened.get() else {
             return;
         };
-        let of = key(&report.request, report.progress.namesakes);
+        let of = key(&report.request, report.progress.before.alike);
         let url = report.shown_url();
         let [outcome, bytes, path, etag, date, digests] = fields;
         let (of, url) = (of.as_deref().map(str::as_bytes), Some(url.as_bytes()));
@@ -214,7 +239,6 @@ impl Opened {
         let longest = open::longest();
         let mut end = if is_new { 0 } else { FIRST.len() as u64 };
         let mut line = Vec::new();
-        // Of a path that went to several, the last: the others' files are there no more.
         let mut whose = HashMap::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
             let Some(whole) = line.strip_suffix(b"\n") else {
@@ -227,6 +251,7 @@ impl Opened {
             end += line.len() as u64;
             line.clear();
         }
+        // The others' files are there no more.
         done.retain(|key, file| whose.get(&hash_of(&file.path)) == Some(key));
         file.set_len(end)?;
         file.seek(SeekFrom::Start(end))?;
@@ -237,6 +262,8 @@ impl Opened {
         }
         Ok(Self {
             done,
+            whose,
+            counts: Mutex::default(),
             given: Mutex::default(),
             lines: Mutex::new(Some(Lines::new(file, longest.saturating_sub(end)))),
             is_lame: AtomicBool::new(false),
@@ -325,17 +352,22 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// Which request of a run it is: what is asked for, and for which file.
-fn key(request: &Request, namesakes: u32) -> Option<String> {
+fn key_of(request: &Request, alike: u32) -> Option<Key> {
+    unhex(key(request, alike)?.as_bytes())
+}
+
+/// Which request of a run it is: what is asked for, and for which file; and how many that are alike are
+/// before it.
+fn key(request: &Request, alike: u32) -> Option<String> {
     let mut headers = request.headers().cloned().unwrap_or_default();
     strip_credentials(&mut headers);
     let place = request.place();
     // Of one that is a URL and nothing else: that of the URL.
-    let more = match (headers.is_empty(), place, namesakes) {
+    let more = match (headers.is_empty(), place, alike) {
         (true, None, 0) => String::new(),
-        _ => format!("{headers:?} {place:?} {namesakes}"),
+        _ => format!("{headers:?} {place:?} {alike}"),
     };
-    Some(fingerprint_of(request.url()?, &more))
+    Some(fingerprint_with(request.url()?, &more))
 }
 
 /// Two that share one by chance cost a question.

@@ -7,10 +7,10 @@ use std::path::Path;
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 
+use super::memo::Memo;
 use super::names::numbered;
 use super::placing::{Target, key_of_part};
 use super::publish::{Parent, parent_of};
-use super::resource::resource;
 use super::{Files, Landed, Part, Standing, fault, standing, stands};
 use crate::body::Body;
 use crate::digest::Check;
@@ -77,7 +77,7 @@ impl Files {
         name.push(".rejected");
         loop {
             let path = numbered(Path::new(&name), self.names.hand_out(Path::new(&name)));
-            match part.publish(&path, false) {
+            match self.give(&mut part, &path, false) {
                 Ok(()) => return fault.and(format_args!("it is kept as {}", path.display())),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return fault.and(format_args!("it cannot be kept: {error}")),
@@ -90,6 +90,9 @@ impl Files {
         check_status(body.status())?;
         let target = self.target(body);
         if let Some(landed) = self.already(&target, body)? {
+            if let Stock::Begun(part) = stock {
+                part.discard();
+            }
             return Ok(landed);
         }
         let part = self.write(body, stock, &target);
@@ -130,14 +133,13 @@ impl Files {
     ) -> Result<Landed, Fault> {
         let date = head.get(LAST_MODIFIED).filter(|_| self.to.keep_date);
         let etag = head.get(ETAG).filter(|_| self.to.keep_etag);
-        let from = etag.and_then(|_| resource(report));
-        let etag = etag.zip(from.as_deref());
-        part.settle(date.and_then(standing::time_of), etag, self.to.sync)?;
+        let memo = etag.and_then(|etag| Memo::of(etag, report));
+        let date = date.and_then(standing::time_of);
+        part.settle(date, memo.as_ref(), self.to.sync)?;
         let replaces = self.to.on_exist.replaces();
         let mut number = target.number;
         loop {
-            let next = number.unwrap_or_else(|| self.names.hand_out(&target.path));
-            let path = numbered(&target.path, next);
+            let path = numbered(&target.path, number);
             match self.give(&mut part, &path, replaces) {
                 Ok(()) => {
                     return Ok(Landed {
@@ -150,13 +152,15 @@ impl Files {
                 Err(error) => return Err(fault(&path, error)),
             }
             match self.to.on_exist {
-                OnExist::SameOrBoth => {
-                    if let Some(file) = self.twin(&part, &path)? {
+                OnExist::SameOrBoth => match self.twin_or_free(&part, &path, target)? {
+                    Ok(file) => {
+                        // By which it is known in the next run, without its bytes.
+                        file.is_now_of(date, memo.as_ref());
                         part.discard();
                         return Ok(Landed::there(file));
                     }
-                    number = None;
-                }
+                    Err(free) => number = free,
+                },
                 // It was made meanwhile.
                 OnExist::Skip => {
                     part.discard();
@@ -168,18 +172,34 @@ impl Files {
                     part.discard();
                     return Err(stands(&path));
                 }
-                _ => number = None,
+                _ => number = self.names.hand_out(&target.path),
             }
         }
     }
 
-    /// What stands there, if it is just what has come: a server that tells no dates shows it only so.
-    pub(super) fn twin(&self, part: &Part, path: &Path) -> Result<Option<Standing>, Fault> {
-        let Some(file) = self.standing(path)? else {
-            return Ok(None);
+    /// What stands there, or is a copy of that from an earlier run, if it is just what has come: a server
+    /// that tells no dates shows it only so. Or else a number that is ours now.
+    fn twin_or_free(
+        &self,
+        part: &Part,
+        path: &Path,
+        target: &Target,
+    ) -> Result<Result<Standing, u32>, Fault> {
+        let is_twin = |file: &Standing| {
+            let is_as_long = file.bytes == part.bytes();
+            Ok(is_as_long && part.is_like(&file.path)?)
         };
-        let is_twin = file.bytes == part.bytes() && part.is_like(path)?;
-        Ok(is_twin.then_some(file))
+        if let Some(file) = self.standing(path)? {
+            if is_twin(&file)? {
+                return Ok(Ok(file));
+            }
+        }
+        loop {
+            match self.copy_of(&target.path, is_twin)? {
+                Err(free) if !self.names.take(&target.path, free) => {}
+                found => return Ok(found),
+            }
+        }
     }
 
     /// Its directory is made if it is another than the part's.

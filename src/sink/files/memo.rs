@@ -1,9 +1,9 @@
 //! The entity tag of a file's response, remembered with the file: in an extended attribute, where
 //! the system and the file system have such.
 //!
-//! `user.fetchpool.etag` is `LENGTH SECONDS.NANOSECONDS FROM ETAG`: the file's length and date as it
-//! was saved, and the hash of the URL that answered. A file that somebody has changed since is not of
-//! that tag any more.
+//! `user.fetchpool.etag` is `LENGTH SECONDS.NANOSECONDS OF FROM ETAG`: the file's length and date as it
+//! was saved, and the hashes of the URL that was asked for and of the one that answered. A file that
+//! somebody has changed since is not of that tag any more.
 
 use std::fs::{File, Metadata};
 use std::path::Path;
@@ -11,31 +11,59 @@ use std::time::SystemTime;
 
 use http::HeaderValue;
 
-/// Best effort: without it the server is asked by date.
-pub(super) fn remember(file: &File, etag: &HeaderValue, from: &str) {
-    if let Some(mut memo) = file.metadata().ok().and_then(|meta| state(&meta)) {
-        memo.extend_from_slice(format!("{from} ").as_bytes());
-        memo.extend_from_slice(etag.as_bytes());
-        attribute::set(file, &memo);
-    }
-}
+use super::resource::{fingerprint, resource};
+use crate::outcome::Report;
 
-/// A tag, and the hash of the URL whose it is.
+/// A tag, and the hashes of the URL that was asked for and of the one whose it is.
 #[derive(Clone, Debug)]
 pub(super) struct Memo {
     pub(super) etag: HeaderValue,
-    pub(super) from: String,
+    of: String,
+    from: String,
 }
 
-/// The tag of what stands there, if it is still that.
-pub(super) fn recall(path: &Path, meta: &Metadata) -> Option<Memo> {
-    let memo = attribute::get(path)?;
-    let memo = memo.strip_prefix(&*state(meta)?)?;
-    let blank = memo.iter().position(|&byte| byte == b' ')?;
-    Some(Memo {
-        etag: HeaderValue::from_bytes(&memo[blank + 1..]).ok()?,
-        from: String::from_utf8(memo[..blank].to_vec()).ok()?,
-    })
+impl Memo {
+    pub(super) fn of(etag: &HeaderValue, report: &Report) -> Option<Self> {
+        Some(Self {
+            etag: etag.clone(),
+            of: fingerprint(report.request.url()?),
+            from: resource(report)?,
+        })
+    }
+
+    /// It is of the URL that answers, or is asked now.
+    pub(super) fn is_from(&self, report: &Report) -> bool {
+        Some(&self.from) == resource(report).as_ref()
+    }
+
+    /// Neither that, nor has this request's URL led there in its time.
+    pub(super) fn is_anothers(&self, report: &Report) -> bool {
+        let is_of = |url| fingerprint(url) == self.of;
+        !self.is_from(report) && !report.request.url().is_some_and(is_of)
+    }
+
+    /// Best effort: without it the server is asked by date.
+    pub(super) fn remember(&self, file: &File) {
+        if let Some(mut memo) = file.metadata().ok().and_then(|meta| state(&meta)) {
+            memo.extend_from_slice(format!("{} {} ", self.of, self.from).as_bytes());
+            memo.extend_from_slice(self.etag.as_bytes());
+            attribute::set(file, &memo);
+        }
+    }
+
+    /// Of what stands there, if it is still that.
+    pub(super) fn recall(path: &Path, meta: &Metadata) -> Option<Self> {
+        let memo = attribute::get(path)?;
+        let memo = memo.strip_prefix(&*state(meta)?)?;
+        let mut fields = memo.splitn(3, |&byte| byte == b' ');
+        let mut hash = || String::from_utf8(fields.next()?.to_vec()).ok();
+        let (of, from) = (hash()?, hash()?);
+        Some(Self {
+            etag: HeaderValue::from_bytes(fields.next()?).ok()?,
+            of,
+            from,
+        })
+    }
 }
 
 fn state(meta: &Metadata) -> Option<Vec<u8>> {

@@ -30,7 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, LAST_MODIFIED};
+use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 
 use self::full::Full;
@@ -46,7 +46,7 @@ use crate::body::Body;
 use crate::digest::Check;
 use crate::fault::{ErrorKind, Fault};
 use crate::http::strong_validator;
-use crate::outcome::{Head, Report, Saved};
+use crate::outcome::{Before, Head, Report, Saved};
 use crate::request::Request;
 
 pub(super) use journal::check as check_journal;
@@ -131,6 +131,7 @@ impl Files {
             length,
             disposition: body.headers().get(CONTENT_DISPOSITION).cloned(),
             modified: body.headers().get(LAST_MODIFIED).cloned(),
+            content_type: body.headers().get(CONTENT_TYPE).cloned(),
             spans: Vec::new(),
         })
     }
@@ -154,22 +155,26 @@ impl Sink for Files {
         self.limit
     }
 
-    fn admit(&self, request: &Request) -> u32 {
+    fn admit(&self, request: &Request) -> Before {
         let planned = self.planned(request, 0);
-        let namesakes = planned.map_or(0, |target| self.names.hand_out(&target.path));
+        let journal = self.journal.as_ref();
+        let before = Before {
+            namesakes: planned.map_or(0, |target| self.names.hand_out(&target.path)),
+            alike: journal.map_or(0, |journal| journal.count(request)),
+        };
         // What is wrong with the journal is told in its turn.
-        let _ = self.done_before(request, namesakes);
-        namesakes
+        let _ = self.done_before(request, before);
+        before
     }
 
     fn stock(&self, report: &Report) -> Result<Stock, Fault> {
         let request = &report.request;
         check_place(request)?;
         self.full.check(|| self.place_of_part(report))?;
-        if let Some(file) = self.done_before(request, report.progress.namesakes)? {
+        if let Some(file) = self.done_before(request, report.progress.before)? {
             return Ok(Stock::Settled(file));
         }
-        let planned = self.planned(request, report.progress.namesakes);
+        let planned = self.planned(request, report.progress.before.namesakes);
         let standing = match &planned {
             Some(target) => self.standing(&target.first())?,
             None => None,
@@ -181,13 +186,14 @@ impl Sink for Files {
             Some(file) => match self.is_it(&file, request)? {
                 Some(true) => return Ok(Stock::Settled(file)),
                 Some(false) => None,
-                None => Some(file.for_url(resource(report).as_deref())),
+                None => Some(self.for_job(file, report)),
             },
             None => None,
         };
         let standing = standing.filter(Standing::can_be_asked_about);
-        match self.begun(report)? {
-            Some(part) if part.spans().is_some() => return self.found_divided(part, request),
+        let is_wanted = |part: &Part| part.spans().is_none() || self.is_wanted(part, request);
+        match self.begun(report)?.filter(is_wanted) {
+            Some(part) if part.spans().is_some() => return self.found_divided(part),
             Some(part) => return Ok(Stock::Begun(Box::new(part))),
             None if report.progress.is_afresh => return Ok(Stock::Nothing),
             None if request.its_segments() > 1 && !report.progress.is_in_one_stream => {
@@ -235,7 +241,8 @@ impl Sink for Files {
                 let head = head.expect("a part is asked about");
                 let bytes = part.bytes();
                 let mut nothing_more = io::empty();
-                let body = Body::new(head, report, &mut nothing_more, self.limit, bytes, None);
+                let body = Body::new(head, report, &mut nothing_more, self.limit, 0, None);
+                let body = body.of_length(Some(bytes));
                 self.settle_part(*part, &self.target(&body), head, report, check)?
             }
             Stock::Divided(divided) => {

@@ -1,6 +1,7 @@
 //! Which names a batch has given to whom.
 
 use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::iter::successors;
@@ -45,6 +46,18 @@ impl Names {
         self.inner.lock().hand_out(&path)
     }
 
+    /// The first number from there on with which nobody has got the path.
+    pub(super) fn next_free(&self, path: &Path, from: u32) -> u32 {
+        let path = self.in_one_way(path);
+        self.inner.lock().next_free(&path, from)
+    }
+
+    /// The path with this number, unless somebody has got it.
+    pub(super) fn take(&self, path: &Path, number: u32) -> bool {
+        let path = self.in_one_way(path);
+        self.inner.lock().take(&path, number)
+    }
+
     /// Nobody gets this one, if it is in the directory.
     pub(super) fn spare(&self, path: &Path) {
         // What it leads to, where it is a link, as well; no more of them than the system follows.
@@ -58,9 +71,8 @@ impl Names {
     /// The file there is what an earlier run has made, and to be left so. `false` if another of this
     /// batch has got the path.
     pub(super) fn settle(&self, path: &Path, own: Option<PathBuf>) -> bool {
-        let key_of = |path: &Path| key(&self.in_one_way(path), 0);
-        let key = key_of(path);
-        let is_own = own.is_some_and(|own| key_of(&own) == key);
+        let key = key(&self.in_one_way(path), 0);
+        let is_own = own.is_some_and(|own| self.are_one(path, &own));
         let mut inner = self.inner.lock();
         let is_free = is_own || inner.settled.contains(&key) || !inner.taken.contains_key(&key);
         if is_free {
@@ -68,6 +80,11 @@ impl Names {
             inner.settled.insert(key);
         }
         is_free
+    }
+
+    /// Whether two are of one file.
+    pub(super) fn are_one(&self, one: &Path, other: &Path) -> bool {
+        key(&self.in_one_way(one), 0) == key(&self.in_one_way(other), 0)
     }
 
     /// The same, but a job that comes again, in another attempt, has its own again.
@@ -112,16 +129,31 @@ impl Names {
 }
 
 impl Inner {
-    fn hand_out(&mut self, path: &Path) -> u32 {
-        let taken = &mut self.taken;
-        let mut number = taken.get(&key(path, 0)).copied().unwrap_or(0);
-        while number > 0 && taken.contains_key(&key(path, number)) {
+    fn next_free(&self, path: &Path, from: u32) -> u32 {
+        let next = self.taken.get(&key(path, 0)).copied().unwrap_or(0);
+        let mut number = next.max(from);
+        while number > 0 && self.taken.contains_key(&key(path, number)) {
             number += 1;
         }
+        number
+    }
+
+    fn take(&mut self, path: &Path, number: u32) -> bool {
         // Of the path itself: the next to try. Of one with a number: that it is taken.
-        taken.entry(key(path, number)).or_insert(1);
+        match self.taken.entry(key(path, number)) {
+            Entry::Vacant(free) => {
+                free.insert(1);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
+
+    fn hand_out(&mut self, path: &Path) -> u32 {
+        let number = self.next_free(path, 0);
+        self.take(path, number);
         if number > 0 {
-            taken.insert(key(path, 0), number + 1);
+            self.taken.insert(key(path, 0), number + 1);
         }
         number
     }
@@ -193,5 +225,14 @@ mod tests {
         assert_eq!(out("d/a.txt"), "d/a (3).txt");
         assert_eq!(out("d/a (2).txt"), "d/a (2) (1).txt");
         assert_eq!(out("d/a.txt"), "d/a (4).txt");
+        let path = Path::new("d/a.txt");
+        assert_eq!(names.next_free(path, 1), 5);
+        // Who takes one leaves those before it to others.
+        assert!(names.take(path, 6) && !names.take(path, 6) && !names.take(path, 2));
+        assert_eq!((names.next_free(path, 1), names.next_free(path, 6)), (5, 7));
+        assert_eq!(
+            (out("d/a.txt"), out("d/A.TXT")),
+            ("d/a (5).txt".to_owned(), "d/A (7).TXT".to_owned())
+        );
     }
 }

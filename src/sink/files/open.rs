@@ -184,17 +184,30 @@ fn lock_open(file: Locked, path: &Path) -> io::Result<Lock> {
     if !ours.is_file() {
         return Err(io::Error::other("what is there is no file"));
     }
-    let there = match std::fs::symlink_metadata(path) {
-        Ok(there) => there,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Gone),
-        Err(error) => return Err(error),
-    };
-    let is_it = (ours.dev(), ours.ino()) == (there.dev(), there.ino());
-    Ok(match is_it {
+    Ok(match is_at(&file, path)? {
         true if ours.nlink() > 1 => Lock::Linked(file),
         true => Lock::Had(file),
         false => Lock::Gone,
     })
+}
+
+/// Whether what is at this path is this file still. A lock keeps nobody from removing it, and the next
+/// from having one of his own there.
+#[cfg(unix)]
+pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let ours = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(there) => Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Nobody can remove what is open for one alone.
+#[cfg(windows)]
+pub(super) fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// Opened so that nobody else can, which is a lock.

@@ -5,10 +5,10 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use http::header::{CONTENT_DISPOSITION, LAST_MODIFIED};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LAST_MODIFIED};
 
-use super::memo;
+use super::memo::Memo;
 use super::open::{self, Lock, Locked, check_longest};
 use super::stamp::{Record, Span, Stamp};
 use super::{fault, publish};
@@ -144,6 +144,7 @@ impl Part {
         let said = [
             (CONTENT_DISPOSITION, &stamp.disposition),
             (LAST_MODIFIED, &stamp.modified),
+            (CONTENT_TYPE, &stamp.content_type),
         ];
         for (name, value) in said {
             if let (false, Some(value)) = (headers.contains_key(&name), value) {
@@ -250,10 +251,20 @@ impl Part {
 
     /// Whether its bytes are those of a file of its length.
     pub(super) fn is_like(&self, path: &Path) -> Result<bool, Fault> {
-        // Anew, as it is not open any more where it had to be closed to get a name.
-        let ours = File::open(&self.path).map_err(|error| fault(&self.path, error))?;
+        let ours = self.reread().map_err(|error| fault(&self.path, error))?;
         let theirs = File::open(path).map_err(|error| fault(path, error))?;
         are_alike(BufReader::new(ours), BufReader::new(theirs)).map_err(|error| fault(path, error))
+    }
+
+    /// From its start.
+    fn reread(&self) -> io::Result<File> {
+        // It is not open any more where it had to be closed to get a name.
+        let Some(file) = &self.file else {
+            return File::open(&self.path);
+        };
+        let mut file = file.try_clone()?;
+        file.seek(SeekFrom::Start(0))?;
+        Ok(file)
     }
 
     /// Goes to the end of what is there.
@@ -294,7 +305,7 @@ impl Part {
     pub(super) fn settle(
         &mut self,
         date: Option<SystemTime>,
-        etag: Option<(&HeaderValue, &str)>,
+        memo: Option<&Memo>,
         sync: bool,
     ) -> Result<(), Fault> {
         let file = self.file.as_mut().expect(OPEN);
@@ -304,8 +315,8 @@ impl Part {
                 log::debug!("{}: it does not get its date: {error}", self.path.display());
             }
         }
-        if let Some((etag, from)) = etag {
-            memo::remember(file, etag, from);
+        if let Some(memo) = memo {
+            memo.remember(file);
         }
         let settled = if sync { file.sync_all() } else { Ok(()) };
         settled.map_err(|error| {
@@ -317,6 +328,11 @@ impl Part {
 
     /// Gives it its name.
     pub(super) fn publish(&mut self, to: &Path, replace: bool) -> io::Result<()> {
+        if !self.is_there()? {
+            return Err(io::Error::other(
+                "somebody has removed its part, or put another in its place",
+            ));
+        }
         if cfg!(windows) {
             // What is open cannot be renamed there.
             self.file = None;
@@ -334,6 +350,12 @@ impl Part {
         Ok(())
     }
 
+    /// What is at its path is not another's by now.
+    fn is_there(&self) -> io::Result<bool> {
+        let file = self.file.as_ref();
+        file.map_or(Ok(true), |file| open::is_at(file, &self.path))
+    }
+
     /// It is not to be gone on with.
     pub(super) fn discard(mut self) {
         self.keep = false;
@@ -343,6 +365,9 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if self.is_whole || self.keep && self.stamp.is_some() && self.bytes > 0 {
+            return;
+        }
+        if !self.is_there().unwrap_or(false) {
             return;
         }
         // Nothing can be done where that fails. The stamp first: as soon as the part is gone, another
@@ -450,6 +475,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn path(name: &str) -> PathBuf {
@@ -465,6 +492,7 @@ mod tests {
             length: Some(length),
             disposition: None,
             modified: None,
+            content_type: None,
             spans,
         }
     }

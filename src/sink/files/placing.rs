@@ -1,5 +1,6 @@
 //! Where a file goes: as its request, its response or its URL has it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use url::Url;
@@ -21,14 +22,14 @@ const LONGEST: usize = 208;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) path: PathBuf,
-    /// Of a path that was handed out as the request was let in: how many were before it.
-    pub(super) number: Option<u32>,
+    /// With which the path is this job's alone.
+    pub(super) number: u32,
 }
 
 impl Target {
     /// As far as is known before it is given.
     pub(super) fn first(&self) -> PathBuf {
-        numbered(&self.path, self.number.unwrap_or(0))
+        numbered(&self.path, self.number)
     }
 }
 
@@ -45,20 +46,27 @@ impl Files {
         };
         Some(Target {
             path,
-            number: Some(namesakes),
+            number: namesakes,
         })
     }
 
     pub(super) fn target(&self, body: &Body<'_>) -> Target {
         let report = body.report();
-        let planned = self.planned(&report.request, report.progress.namesakes);
+        let planned = self.planned(&report.request, report.progress.before.namesakes);
         if report.request.place().is_some() {
             return planned.expect("it is named by its request");
         }
         let path = match (&self.to.place, name::of_response(body.headers())) {
-            (Some(place), _) => self.below(&place(body)),
+            (Some(place), _) => self.below(&place(&body.as_whole(&mut io::empty()))),
             (None, Some(name)) => match planned {
-                Some(planned) => planned.path.with_file_name(name),
+                Some(planned) => {
+                    let path = planned.path.with_file_name(name);
+                    if self.names.are_one(&path, &planned.path) {
+                        let number = planned.number;
+                        return Target { path, number };
+                    }
+                    path
+                }
                 None => self.by_url(body.url()).with_file_name(name),
             },
             (None, None) => match planned {
@@ -67,7 +75,7 @@ impl Files {
             },
         };
         // One for all attempts.
-        let number = Some(self.names.for_job(report.index, &path));
+        let number = self.names.for_job(report.index, &path);
         Target { path, number }
     }
 
@@ -91,7 +99,7 @@ impl Files {
 
     /// The same, with what makes it the only one of its name.
     pub(super) fn part_path(&self, report: &Report, of: &str) -> Option<PathBuf> {
-        let near = match self.planned(&report.request, report.progress.namesakes) {
+        let near = match self.planned(&report.request, report.progress.before.namesakes) {
             Some(planned) => planned.first(),
             None => self.by_url(report.current_url()?),
         };

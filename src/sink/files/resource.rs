@@ -15,12 +15,12 @@ pub(super) fn resource(report: &Report) -> Option<String> {
 /// Of all of a URL but its signature, and its password: people choose such as can be guessed, with a hash
 /// to try them on.
 pub(super) fn fingerprint(url: &Url) -> String {
-    fingerprint_of(&unsigned(url), "")
+    fingerprint_with(url, "")
 }
 
-/// The same, but with the signature, of the URL and something else.
-pub(super) fn fingerprint_of(url: &Url, more: &str) -> String {
-    let mut url = Cow::Borrowed(url);
+/// The same, and of something else.
+pub(super) fn fingerprint_with(url: &Url, more: &str) -> String {
+    let mut url = unsigned(url);
     if url.password().is_some() {
         // Fails for URLs without a host only, which have no password.
         let _ = url.to_mut().set_password(None);

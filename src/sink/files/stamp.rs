@@ -9,12 +9,13 @@
 //! length 1073741824                     if it is known
 //! disposition attachment; filename=x    `Content-Disposition`, if there was one
 //! modified Sun, 06 Nov 1994 08:49:37 GMT
+//! type application/octet-stream         `Content-Type`, likewise
 //! span 0…0 0…01048576 0…01048576 0…01048576
 //! span 0…01048576 0…01073741824 0…0131072 0…0131072
 //! end
 //! ```
 //!
-//! What the response said of the file's name and date stands there because the one that brings the rest
+//! What the response said of the file's name, date and type stands there because the one that brings the rest
 //! need not say it again (RFC 9110, section 15.3.7).
 //!
 //! How much is there is what the part's own size says. Of a part that comes in pieces the spans
@@ -45,6 +46,7 @@ pub(crate) struct Stamp {
     pub(super) length: Option<u64>,
     pub(super) disposition: Option<HeaderValue>,
     pub(super) modified: Option<HeaderValue>,
+    pub(super) content_type: Option<HeaderValue>,
     /// All of the whole, one after the other. None where it comes in one piece.
     pub(super) spans: Vec<Span>,
 }
@@ -119,6 +121,7 @@ impl Stamp {
             length,
             disposition,
             modified,
+            content_type,
             spans,
         } = self;
         let mut bytes = format!("{FIRST}\nof {of}\nfrom {from}\nurl {url}\netag ").into_bytes();
@@ -126,7 +129,11 @@ impl Stamp {
         if let Some(length) = length {
             bytes.extend_from_slice(format!("\nlength {length}").as_bytes());
         }
-        for (name, value) in [("disposition", disposition), ("modified", modified)] {
+        for (name, value) in [
+            ("disposition", disposition),
+            ("modified", modified),
+            ("type", content_type),
+        ] {
             if let Some(value) = value {
                 bytes.extend_from_slice(format!("\n{name} ").as_bytes());
                 bytes.extend_from_slice(value.as_bytes());
@@ -175,6 +182,7 @@ impl Stamp {
             length,
             disposition: header("disposition"),
             modified: header("modified"),
+            content_type: header("type"),
             spans,
         })
     }
@@ -228,6 +236,7 @@ mod tests {
             length,
             disposition: length.map(|_| HeaderValue::from_bytes(b"inline; filename=\xe9").unwrap()),
             modified: None,
+            content_type: length.map(|_| HeaderValue::from_static("text/csv; charset=utf-8")),
             spans: vec![],
         }
     }

@@ -8,11 +8,13 @@ use std::time::{Duration, SystemTime};
 use http::header::{CONTENT_ENCODING, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
-use super::memo::{self, Memo};
+use super::memo::Memo;
+use super::open;
 use super::part::show;
 use crate::body::Body;
 use crate::digest::Check;
 use crate::fault::Fault;
+use crate::outcome::Report;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -42,16 +44,32 @@ impl Standing {
         let modified = meta.modified().ok().filter(|&time| is_from_a_server(time));
         Ok(Some(Self {
             path: path.to_owned(),
-            memo: memo::recall(path, &meta),
+            memo: Memo::recall(path, &meta),
             bytes: meta.len(),
             modified,
         }))
     }
 
-    /// To be asked about at this URL: the tag of another says nothing there (RFC 9110, section 8.8.3).
-    pub(super) fn for_url(mut self, from: Option<&str>) -> Self {
-        self.memo = self.memo.filter(|memo| Some(&*memo.from) == from);
+    /// As this job may ask about it: the tag of another URL says nothing here (RFC 9110, section 8.8.3),
+    /// and of what another request has fetched the date does not either.
+    pub(super) fn for_job(mut self, report: &Report) -> Self {
+        let Some(memo) = &self.memo else {
+            return self;
+        };
+        if memo.is_anothers(report) {
+            return self.of_another();
+        }
+        self.memo = self.memo.filter(|memo| memo.is_from(report));
         self
+    }
+
+    /// There is nothing to tell it by but its bytes.
+    pub(super) fn of_another(self) -> Self {
+        Self {
+            memo: None,
+            modified: None,
+            ..self
+        }
     }
 
     /// There is something to ask by: an answer to no question shows nothing.
@@ -85,6 +103,19 @@ impl Standing {
 
     fn is_of(&self, date: &HeaderValue) -> bool {
         self.modified.is_some() && self.modified == time_of(date)
+    }
+
+    /// What the server says of it by now. Best effort: some are not ours to write to.
+    pub(super) fn is_now_of(&self, date: Option<SystemTime>, memo: Option<&Memo>) {
+        let Ok(file) = open::existing(&self.path) else {
+            return;
+        };
+        if let Some(date) = date {
+            let _ = file.set_modified(date);
+        }
+        if let Some(memo) = memo {
+            memo.remember(&file);
+        }
     }
 
     /// Whether it is what is expected.

@@ -762,3 +762,84 @@ fn a_journal_may_go_by_another_name_as_well() {
     fs::hard_link(directory.0.join("journal"), directory.0.join("backup")).unwrap();
     assert!(run().was_present());
 }
+
+/// Lines come and go between runs: what is done is known by what it is, not by where it stands.
+#[test]
+fn what_is_done_is_so_wherever_it_stands_in_the_list() {
+    for policy in [OnExist::SameOrBoth, OnExist::Overwrite, OnExist::Update] {
+        let origin = Origin::start(|incoming| {
+            // As long and as old as each other: nothing but the journal tells them apart.
+            let dated = Reply::ok(incoming.target());
+            dated.header("Last-Modified", super::archive::DATE)
+        });
+        let directory = directory(&format!("journal-order-{policy:?}"));
+        let run = |paths: &[&str]| {
+            let urls: Vec<_> = paths.iter().map(|path| origin.url(path)).collect();
+            let to = to(&directory).on_exist(policy);
+            let saved = once().save_all(urls, to).in_order();
+            let saved: Vec<_> = saved.map(Result::unwrap).collect();
+            for (saved, path) in saved.iter().zip(paths) {
+                assert_eq!(
+                    fs::read_to_string(saved.path()).unwrap(),
+                    *path,
+                    "{policy:?}"
+                );
+            }
+            saved.iter().map(Saved::was_present).collect::<Vec<_>>()
+        };
+        assert_eq!(run(&["/a/f", "/b/f"]), [false, false]);
+        assert_eq!(run(&["/b/f"]), [true]);
+        assert_eq!(run(&["/b/f", "/c/f"]), [true, false]);
+        assert_eq!(origin.log().len(), 3);
+    }
+}
+
+#[test]
+fn a_file_that_the_journal_knows_to_be_anothers_is_not_taken_for_this_ones() {
+    let origin = Origin::start(|incoming| {
+        // Such a server answers by date, whatever is asked for.
+        match incoming.header("if-modified-since") {
+            Some(_) => Reply::status(304),
+            None => Reply::ok(incoming.target()).header("Last-Modified", super::archive::DATE),
+        }
+    });
+    let directory = directory("journal-anothers");
+    let run = |paths: &[&str]| {
+        let urls: Vec<_> = paths.iter().map(|path| origin.url(path)).collect();
+        let saved = once().save_all(urls, to(&directory)).in_order();
+        for (saved, path) in saved.zip(paths) {
+            assert_eq!(fs::read_to_string(saved.unwrap().path()).unwrap(), *path);
+        }
+    };
+    run(&["/b/f"]);
+    // One is put before it.
+    run(&["/a/f", "/b/f"]);
+    assert_eq!(origin.targets(), ["/b/f", "/a/f"]);
+}
+
+#[test]
+fn the_same_request_twice_is_two_files_in_the_next_run_as_well() {
+    let origin = origin();
+    let directory = directory("journal-twice");
+    let url = origin.url("/f");
+    for present in [false, true] {
+        let saved = once().save_all([&url, &url], to(&directory)).in_order();
+        let saved: Vec<_> = saved.map(Result::unwrap).collect();
+        assert!(saved.iter().all(|saved| saved.was_present() == present));
+        assert_ne!(saved[0].path(), saved[1].path());
+    }
+    assert_eq!(origin.log().len(), 2);
+}
+
+/// As a list of URLs is signed anew for each run.
+#[test]
+fn a_signature_makes_no_other_request() {
+    let origin = Origin::start(|_| Reply::ok("x"));
+    let directory = directory("journal-signed");
+    for run in 1..3 {
+        let signed = format!("/f?X-Amz-Date={run}&v=7&X-Amz-Signature={run}");
+        let mut batch = once().save_all([origin.url(&signed)], to(&directory));
+        assert_eq!(batch.next().unwrap().unwrap().was_present(), run > 1);
+    }
+    assert_eq!(origin.log().len(), 1);
+}

@@ -1,6 +1,7 @@
 //! Files are whole or not there.
 
 mod archive;
+mod copies;
 mod disk;
 mod journal;
 mod killed;

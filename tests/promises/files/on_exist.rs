@@ -253,7 +253,7 @@ fn two_of_one_batch_never_take_each_others_place() {
 
 /// Some file systems have no attributes of the user's: then there is nothing to test.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
-fn has_attributes() -> bool {
+pub(super) fn has_attributes() -> bool {
     use rustix::fs::{XattrFlags, fsetxattr};
     let directory = Directory::new("attributes");
     fs::create_dir(&directory.0).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use fetchpool::{
-    Directory as To, Downloader, Error, ErrorKind, Layout, Request, RetryPolicy, Saved,
+    Directory as To, Downloader, Error, ErrorKind, Layout, OnExist, Request, RetryPolicy, Saved,
 };
 
 use super::Directory;
@@ -588,5 +588,142 @@ fn a_rest_need_not_say_again_what_the_file_is_called_and_how_old_it_is() {
             saved.headers().unwrap()["last-modified"],
             super::archive::DATE
         );
+    }
+}
+
+/// A layout of the caller's own is shown the same response, be it all of it or the rest.
+#[test]
+fn what_is_gone_on_with_is_placed_as_what_comes_at_once() {
+    for (i, rest) in [200, 206, 304].into_iter().enumerate() {
+        let whole = content();
+        let origin = Origin::start(move |incoming| {
+            let typed = |reply: Reply| reply.header("ETag", "\"v1\"");
+            let all = || typed(Reply::status(200)).header("Content-Type", "text/csv");
+            match (incoming.range_start(), rest) {
+                // The type need not be said again.
+                (Some(_), 206) => typed(Reply::status(206))
+                    .header("Content-Range", format!("bytes {CUT}-{}/{SIZE}", SIZE - 1))
+                    .body(&whole.body[CUT..]),
+                _ if incoming.header("if-none-match").is_some() => typed(Reply::status(304)),
+                _ if incoming.visit() == 1 && rest != 200 => {
+                    let cut = all().declared_length(SIZE as u64);
+                    cut.then_send(&whole.body[..CUT]).then_close()
+                }
+                _ => all().body(&*whole.body),
+            }
+        });
+        let directory = Directory::new(&format!("placed-{i}"));
+        let save = || {
+            let to = To::new(&directory.0).place(|body| {
+                let kind = body.headers().get("content-type");
+                let kind = kind.map_or("none", |kind| kind.to_str().unwrap());
+                let length = body.content_length();
+                format!("{}/{length:?}", kind.replace('/', "-")).into()
+            });
+            once().save_all([origin.url("/f")], to).next().unwrap()
+        };
+        if rest != 200 {
+            save().unwrap_err();
+        }
+        if rest == 304 {
+            let parts = directory.files();
+            let part = parts.iter().find(|name| name.ends_with(".part")).unwrap();
+            fs::write(directory.0.join(part), &*content().body).unwrap();
+        }
+        let saved = save().unwrap();
+        let place = directory.0.join("text-csv").join(format!("Some({SIZE})"));
+        assert_eq!(saved.path(), place, "{rest}");
+        assert_eq!(saved.status().unwrap(), rest);
+    }
+}
+
+/// Or something before it that takes no request with a range for a good one.
+#[test]
+fn a_server_that_refuses_ranges_is_asked_for_the_whole() {
+    for status in [400, 403, 405, 412, 501] {
+        let whole = content();
+        let origin = Origin::start(move |incoming| match incoming.range_start() {
+            Some(_) => Reply::status(status),
+            None if incoming.visit() == 1 => whole.clone().cut_after(CUT).reply(incoming),
+            None => whole.reply(incoming),
+        });
+        let directory = Directory::new(&format!("refused-{status}"));
+        let save = |request: Request| {
+            let mut batch = once().save_all([request], &directory.0);
+            batch.next().unwrap()
+        };
+        save(Request::new(origin.url("/f"))).unwrap_err();
+        let saved = save(Request::new(origin.url("/f"))).unwrap();
+        assert_eq!(saved.report().resumed_from(), None);
+        assert_eq!(origin.log()[1].range_start(), Some(CUT as u64));
+        assert_eq!(directory.files(), ["f"]);
+        assert_eq!(directory.read("f"), *content().body);
+        let pieces = Request::new(origin.url("/g")).segments(crate::n(2));
+        assert_eq!(save(pieces).unwrap().status().unwrap(), 200);
+        assert_eq!(directory.read("g"), *content().body);
+    }
+}
+
+/// It stays only as long as it may be of use.
+#[test]
+fn a_part_of_another_version_goes_where_the_file_is_the_servers() {
+    let archive = Archive::start(content());
+    let directory = Directory::new("other-version");
+    save(&once(), &archive, &directory).unwrap();
+    archive.change(|content| {
+        *content = Content {
+            etag: Some("\"v2\""),
+            date: Some(super::archive::LATER),
+            ..Content::new(SIZE, 1).cut_after(CUT)
+        }
+    });
+    save(&once(), &archive, &directory).unwrap_err();
+    assert_eq!(directory.files().len(), 3);
+    archive.change(|changed| *changed = content());
+    for status in [200, 304] {
+        let saved = save(&once(), &archive, &directory).unwrap();
+        assert!(saved.was_present());
+        assert_eq!(saved.status().unwrap(), status);
+        assert_eq!(directory.files(), ["big.bin"]);
+    }
+}
+
+/// As one who cleans up, and another process that begins anew, may do it while ours is at work.
+#[cfg(unix)]
+#[test]
+fn what_is_in_the_place_of_a_part_by_the_end_does_not_get_the_name() {
+    for (name, theirs, policy) in [
+        ("removed", None, OnExist::SameOrBoth),
+        ("replaced", Some(&b"another's"[..]), OnExist::SameOrBoth),
+        ("replaced-over", Some(b"another's"), OnExist::Overwrite),
+    ] {
+        // More than sockets hold: once it has been sent, some of it is in the part.
+        const SENT: u64 = 32 << 20;
+        let rest = Gate::new();
+        let held = rest.clone();
+        let origin = Origin::start(move |_| {
+            let reply = Reply::status(200).header("ETag", "\"v1\"");
+            let begun = reply.then_repeat("ours", SENT);
+            begun.then_wait(&held).then_send("and the rest")
+        });
+        let directory = Directory::new(&format!("stolen-{name}"));
+        let to = To::new(&directory.0).on_exist(policy);
+        let batch = once().save_all([origin.url("/f")], to);
+        let saving = std::thread::spawn(move || batch.collect::<Vec<_>>());
+        rest.wait_for_waiters(1);
+        let names = directory.files();
+        let part = names.iter().find(|name| name.ends_with(".part"));
+        let part = directory.0.join(part.unwrap());
+        fs::remove_file(&part).unwrap();
+        if let Some(theirs) = theirs {
+            fs::write(&part, theirs).unwrap();
+        }
+        rest.open();
+        let ends = saving.join().unwrap();
+        let error = ends[0].as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.to_string().contains("its part"), "{error}");
+        assert!(!directory.0.join("f").exists());
+        assert_eq!(fs::read(&part).ok().as_deref(), theirs);
     }
 }

@@ -324,3 +324,42 @@ fn a_path_of_the_callers_is_taken_as_it_is_or_is_an_error() {
         assert_eq!((saved.path(), saved.was_present()), (&*path, false));
     }
 }
+
+/// As servers of releases say it: the URL's own name once more is not another's.
+#[test]
+fn a_name_that_is_told_and_is_the_urls_own_has_no_number() {
+    for policy in [
+        OnExist::SameOrBoth,
+        OnExist::Skip,
+        OnExist::Update,
+        OnExist::Overwrite,
+        OnExist::KeepBoth,
+        OnExist::Error,
+    ] {
+        let origin = Origin::start(|incoming| {
+            let name = "attachment; filename=\"f.zip\"";
+            Reply::ok(incoming.target()).header("Content-Disposition", name)
+        });
+        let directory = Directory::new(&format!("own-name-{policy:?}"));
+        let to = || To::new(&directory.0).on_exist(policy);
+        let requests = || vec![Request::new(origin.url("/f.zip"))];
+        assert_eq!(places(to(), &directory, requests()), ["f.zip"]);
+        let again = once().save_all(requests(), to()).next().unwrap();
+        assert_eq!(again.is_err(), policy == OnExist::Error);
+        let files = match policy {
+            OnExist::KeepBoth => &["f (1).zip", "f.zip"][..],
+            _ => &["f.zip"],
+        };
+        assert_eq!(directory.files(), files, "{policy:?}");
+    }
+    // Two of that name have one each, in the order of the list.
+    let origin = Origin::start(|incoming| {
+        let name = "attachment; filename=f.zip";
+        Reply::ok(incoming.target()).header("Content-Disposition", name)
+    });
+    let directory = Directory::new("own-names");
+    let requests = ["/a/f.zip", "/b/f.zip"].map(|path| Request::new(origin.url(path)));
+    let named = places(To::new(&directory.0), &directory, requests.into());
+    assert_eq!(named, ["f.zip", "f (1).zip"]);
+    assert_eq!(directory.read("f (1).zip"), b"/b/f.zip");
+}

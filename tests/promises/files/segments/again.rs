@@ -8,6 +8,7 @@ use std::time::Duration;
 use fetchpool::{Directory as To, ErrorKind, Request, RetryPolicy};
 
 use super::super::Directory;
+use super::super::archive::{Archive, Content};
 use super::{
     MIB, PIECES, SIZE, all_ranges, assert_is, content, held, piece, range, ranges, request,
     run_again, save, serve,
@@ -88,14 +89,14 @@ fn a_piece_that_fails_for_good_is_the_one_error_of_its_file() {
     assert_eq!(directory.files().len(), 2, "{:?}", directory.files());
 
     // In whatever number of pieces the next run wants it.
-    for (says, wants) in [
+    for (before, (says, wants)) in (4..).zip([
         (ErrorKind::TooLarge, Request::new(origin.url("/big.bin"))),
         (
             ErrorKind::Digest,
             request(&origin).expect_length(SIZE as u64 - 1),
         ),
-    ] {
-        // The length of the whole is known: nobody is asked.
+    ]) {
+        // The server may have another by now, and is asked; what there is stays.
         let limit = if says == ErrorKind::TooLarge {
             SIZE - 1
         } else {
@@ -104,7 +105,7 @@ fn a_piece_that_fails_for_good_is_the_one_error_of_its_file() {
         let limited = with(|b| b.max_file(Some(limit as u64)));
         let error = limited.save_all([wants], &directory.0).next().unwrap();
         assert_eq!(error.unwrap_err().kind(), says);
-        assert_eq!(origin.log().len(), 4);
+        assert_eq!(origin.log().len(), before + 1);
     }
     let (asked, had) = run_again(&origin, &directory, Request::new(origin.url("/big.bin")));
     assert_eq!(asked as u64 + had, SIZE as u64);
@@ -217,4 +218,24 @@ fn bytes_that_did_not_reach_the_disk_are_fetched_again() {
     let again = PIECES[0].end - lost.start + PIECES[2].len();
     assert_eq!((asked, had as usize), (again, SIZE - again));
     assert_is(&directory, &content());
+}
+
+/// What is left of one version does not keep the next from being fetched.
+#[test]
+fn pieces_of_another_length_than_wanted_are_none_of_it() {
+    let directory = Directory::new("segments-other-length");
+    let archive = Archive::start(content().cut_after(3 * MIB));
+    save(&once(), &archive.origin, &directory).unwrap_err();
+    assert_eq!(directory.files().len(), 2);
+    let new = Content {
+        etag: Some("\"v2\""),
+        ..Content::new(SIZE + MIB, 1)
+    };
+    archive.change(|content| *content = new.clone());
+    let length = new.body.len() as u64;
+    let wanted = request(&archive.origin).expect_length(length);
+    let to = To::new(&directory.0).sync(false);
+    let saved = once().save_all([wanted], to).next().unwrap().unwrap();
+    assert_eq!(saved.bytes(), length);
+    assert_eq!(directory.read("big.bin"), *new.body);
 }

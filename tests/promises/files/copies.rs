@@ -1,0 +1,172 @@
+//! Where both are kept, there are no more of them than versions, however often a list is run.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, SystemTime};
+
+use fetchpool::{Directory as To, OnExist, Request, Saved};
+
+use super::Directory;
+use super::archive::{Archive, Content, DATE, LATER};
+use crate::once;
+use crate::support::{Origin, Reply};
+
+fn save_all(urls: &[String], to: impl Into<To>) -> Vec<Saved> {
+    let batch = once().save_all(urls, to).in_order();
+    batch.map(|saved| saved.unwrap()).collect()
+}
+
+/// All of one name, of one length, and of one date for each version: only their bytes differ, or their tags.
+fn versions(dated: bool) -> (Origin, Arc<AtomicU8>, Vec<String>) {
+    let version = Arc::new(AtomicU8::new(0));
+    let served = Arc::clone(&version);
+    let origin = Origin::start(move |incoming| {
+        let version = served.load(Ordering::SeqCst);
+        let body = format!("{version} of {}", incoming.target());
+        match dated {
+            // Each of a day of its own.
+            true => {
+                let day = 10 + version * 6 + incoming.target().as_bytes()[1] - b'a';
+                let date = format!("Tue, {day} Nov 1994 08:49:37 GMT");
+                Reply::ok(body).header("Last-Modified", httpdate_of(&date))
+            }
+            false => Reply::ok(body),
+        }
+    });
+    let urls = ["a", "b", "c", "d", "e", "f"].map(|path| origin.url(&format!("/{path}/x.txt")));
+    (origin, version, urls.to_vec())
+}
+
+/// With the right day of the week.
+fn httpdate_of(date: &str) -> String {
+    let day: u64 = date[5..7].parse().unwrap();
+    let first = SystemTime::UNIX_EPOCH + Duration::from_secs(783_679_777);
+    httpdate::fmt_http_date(first + Duration::from_secs((day - 1) * 86_400))
+}
+
+#[test]
+fn a_list_whose_files_have_changed_once_makes_one_copy_of_each() {
+    for dated in [true, false] {
+        let (_origin, version, urls) = versions(dated);
+        let directory = Directory::new(&format!("copies-{dated}"));
+        save_all(&urls, &directory.0);
+        assert_eq!(directory.files().len(), 6);
+        version.store(1, Ordering::SeqCst);
+        // Whoever answers first: the order of the list is another each time.
+        for run in 0..6 {
+            let mut urls = urls.clone();
+            urls.rotate_left(run);
+            for saved in save_all(&urls, &directory.0) {
+                let body = format!("1 of {}", saved.url().path());
+                assert_eq!(fs::read(saved.path()).unwrap(), body.as_bytes());
+                assert_eq!(saved.was_present(), run > 0, "{dated} {run}");
+            }
+            assert_eq!(directory.files().len(), 12, "{:?}", directory.files());
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_the_response_shows_to_be_what_comes_is_not_fetched() {
+    let origin = Origin::start(|_| {
+        Reply::status(200)
+            .header("Last-Modified", LATER)
+            .declared_length(1 << 30)
+            .then_send("beginning")
+            .then_stall()
+    });
+    let directory = Directory::new("copy-by-length");
+    fs::create_dir(&directory.0).unwrap();
+    fs::write(directory.0.join("f"), "old").unwrap();
+    let copy = fs::File::create(directory.0.join("f (1)")).unwrap();
+    copy.set_len(1 << 30).unwrap();
+    copy.set_modified(httpdate::parse_http_date(LATER).unwrap())
+        .unwrap();
+    let saved = &save_all(&[origin.url("/f")], &directory.0)[0];
+    assert!(saved.was_present());
+    assert_eq!(saved.path(), directory.0.join("f (1)"));
+}
+
+#[test]
+fn a_file_that_only_got_another_date_gets_it_as_well() {
+    let archive = Archive::start(Content::new(1000, 0));
+    let directory = Directory::new("touched");
+    save_all(&[archive.url()], &directory.0);
+    archive.change(|content| content.date = Some(LATER));
+    for status in [200, 304] {
+        let saved = &save_all(&[archive.url()], &directory.0)[0];
+        assert!(saved.was_present());
+        assert_eq!(saved.status().unwrap(), status);
+    }
+    assert_eq!(directory.files(), ["big.bin"]);
+    let log = archive.origin.log();
+    let asked = |run: usize| log[run].header("if-modified-since");
+    assert_eq!((asked(1), asked(2)), (Some(DATE), Some(LATER)));
+}
+
+/// Others of it are just as long and as old.
+#[test]
+fn a_part_that_the_caller_asks_for_is_not_taken_for_another() {
+    let archive = Archive::start(Content::new(1000, 0));
+    for (policy, names) in [
+        (OnExist::SameOrBoth, &["big (1).bin", "big.bin"][..]),
+        (OnExist::Update, &["big.bin"]),
+    ] {
+        let directory = Directory::new(&format!("ranges-{policy:?}"));
+        for range in ["0-99", "100-199", "100-199"] {
+            let value = format!("bytes={range}").parse().unwrap();
+            let request = Request::new(archive.url()).header(http::header::RANGE, value);
+            let to = To::new(&directory.0).on_exist(policy);
+            let saved = once().save_all([request], to).next().unwrap().unwrap();
+            let start: usize = range.split('-').next().unwrap().parse().unwrap();
+            let expected = &Content::new(1000, 0).body[start..start + 100];
+            assert_eq!(fs::read(saved.path()).unwrap(), expected, "{policy:?}");
+        }
+        assert_eq!(directory.files(), names);
+    }
+}
+
+/// Of one date, and as long: as much as the server can show without a tag.
+#[test]
+fn what_is_known_to_be_another_urls_is_not_asked_about() {
+    if !super::on_exist::has_attributes() {
+        return;
+    }
+    let origin = Origin::start(|incoming| {
+        // Such a server compares dates, and has its own tags.
+        if incoming.header("if-modified-since").is_some() {
+            return Reply::status(304);
+        }
+        let target = incoming.target();
+        Reply::ok(target)
+            .header("Last-Modified", DATE)
+            .header("ETag", format!("\"{target}\""))
+    });
+    let [one, other] = ["/dl?x=1", "/dl?x=2"].map(|target| origin.url(target));
+    for policy in [OnExist::SameOrBoth, OnExist::Update] {
+        let directory = Directory::new(&format!("anothers-{policy:?}"));
+        let to = || To::new(&directory.0).keep_etag(true).on_exist(policy);
+        save_all(&[one.clone(), other.clone()], to());
+        // The first of the list has gone: the next of that name is in its place.
+        let saved = &save_all(std::slice::from_ref(&other), to())[0];
+        assert_eq!(fs::read(saved.path()).unwrap(), b"/dl?x=2", "{policy:?}");
+        assert_eq!(directory.files().len(), 2);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_found_before_there_is_a_question() {
+    let archive = Archive::start(Content::new(1000, 0));
+    for policy in [OnExist::Skip, OnExist::Error] {
+        let directory = Directory::new(&format!("dangling-{policy:?}"));
+        fs::create_dir(&directory.0).unwrap();
+        std::os::unix::fs::symlink("nowhere", directory.0.join("big.bin")).unwrap();
+        let to = To::new(&directory.0).on_exist(policy);
+        let error = once().save_all([archive.url()], to).next().unwrap();
+        assert!(error.unwrap_err().to_string().contains("big.bin"));
+        assert_eq!(directory.files(), ["big.bin"]);
+    }
+    assert_eq!(archive.requests(), 0);
+}
