@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
 use crate::deadline::Deadline;
+use crate::http::Framing;
 use crate::http::redirect::Chain;
 use crate::redact::{self, Secrets};
 use crate::request::Request;
@@ -286,23 +286,21 @@ pub(crate) struct Head {
     pub(crate) bare_url: Option<Box<Url>>,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// The response's framing told how long the body is.
-    pub(crate) length_known: bool,
+    pub(crate) framing: Framing,
 }
 
 impl Head {
     /// The body's length in bytes, if the response tells it.
     pub(crate) fn content_length(&self) -> Option<u64> {
-        // Of those two it is what another request would have had (RFC 9110, section 8.6).
-        let is_without_body = matches!(
-            self.status,
-            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-        );
-        if is_without_body || self.headers.contains_key(TRANSFER_ENCODING) {
-            return None;
+        match self.framing {
+            Framing::Length(length) => Some(length),
+            Framing::Marked | Framing::UntilClose => None,
         }
-        let value = self.headers.get(CONTENT_LENGTH)?;
-        value.to_str().ok()?.trim().parse().ok()
+    }
+
+    /// Its end is marked by more than the connection's.
+    pub(crate) fn is_length_known(&self) -> bool {
+        self.framing != Framing::UntilClose
     }
 
     pub(crate) fn url<'a>(&'a self, report: &'a Report) -> &'a Url {
@@ -441,7 +439,7 @@ impl Saved {
     /// (RFC 9112, section 6.3, item 8): nobody can tell whether it is whole.
     #[must_use]
     pub fn length_verified(&self) -> bool {
-        self.was_present || self.head.as_ref().is_none_or(|head| head.length_known)
+        self.was_present || self.head.as_ref().is_none_or(Head::is_length_known)
     }
 
     /// Which job it was, and how it went.
@@ -487,7 +485,7 @@ macro_rules! what_every_response_tells {
             /// section 6.3, item 8): nobody can tell whether it is whole.
             #[must_use]
             pub fn length_verified(&self) -> bool {
-                self.head.length_known
+                self.head.is_length_known()
             }
 
             /// Which job it was, and how it went.

@@ -7,6 +7,7 @@ mod circuit;
 mod content_range;
 mod dial;
 mod faults;
+mod framing;
 mod host;
 mod line;
 mod pace;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, USER_AGENT,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use parking_lot::Mutex;
 use ureq::config::{AutoHeaderValue, Config};
 use url::Url;
@@ -39,6 +40,7 @@ use crate::schedule::Post;
 
 pub use circuit::HostBreaker;
 use faults::fault_of;
+pub(crate) use framing::Framing;
 pub(crate) use host::Host;
 pub(crate) use reader::Reader;
 use reader::keeps_alive;
@@ -231,17 +233,49 @@ impl Client {
             redirect::add_credentials(request.headers_mut(), ask.url);
             request
         };
-        let (response, stale) = exchange(lease.agent(), idle, request(), ask, timings);
+        let (response, stale) = self.exchange(lease.agent(), idle, request(), ask, timings);
         let mut response = if stale {
             // The server closed an idle connection in the moment in which we used it (RFC
             // 9112, section 9.3.1). Nothing of an answer came, and a GET may be sent again.
-            exchange(lease.agent(), None, request(), ask, timings).0
+            self.exchange(lease.agent(), None, request(), ask, timings)
+                .0
         } else {
             response
         }?;
         response.head.bare_url = bare.map(Box::new);
         response.body.belongs_to(lease, self.low_speed);
         Ok(response)
+    }
+
+    /// One request on the wire, on that connection or on a new one. Also whether it failed only because
+    /// a reused connection was no longer there.
+    fn exchange(
+        &self,
+        agent: &ureq::Agent,
+        idle: Option<Box<Connection>>,
+        request: http::Request<()>,
+        ask: &Ask<'_>,
+        timings: &mut Timings,
+    ) -> (Result<Response, Fault>, bool) {
+        wire::begin(ask.post, ask.deadline, idle);
+        let result = agent.run(request);
+        let wire = wire::end_of_header();
+        timings.resolve += wire.resolve;
+        timings.connect += wire.connect;
+        timings.tls += wire.tls;
+        if let Some(sent) = wire.sent {
+            // Also the wait for one that never came.
+            timings.first_byte += wire.answered.unwrap_or_else(Instant::now) - sent;
+        }
+        let result = result.map_err(|error| match fault_of(error) {
+            // It may be the tail of the response before, that came after the look at the connection.
+            fault if fault.kind == ErrorKind::Protocol && wire.reused => fault.passing(),
+            fault => fault,
+        });
+        let keeps = || keeps_alive(ask.headers) && keeps_alive(&self.headers);
+        let result = result.and_then(|response| Response::new(response, keeps));
+        let broke = matches!(&result, Err(fault) if fault.kind == ErrorKind::Truncated);
+        (result, broke && wire.reused && wire.answered.is_none())
     }
 
     /// The request's own headers take the place of ours of the same name.
@@ -278,36 +312,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) deadline: Option<Deadline>,
 }
 
-/// One request on the wire, on that connection or on a new one. Also whether it failed only because
-/// a reused connection was no longer there.
-fn exchange(
-    agent: &ureq::Agent,
-    idle: Option<Box<Connection>>,
-    request: http::Request<()>,
-    ask: &Ask<'_>,
-    timings: &mut Timings,
-) -> (Result<Response, Fault>, bool) {
-    let keeps = keeps_alive(request.headers());
-    wire::begin(ask.post, ask.deadline, idle);
-    let result = agent.run(request);
-    let wire = wire::end_of_header();
-    timings.resolve += wire.resolve;
-    timings.connect += wire.connect;
-    timings.tls += wire.tls;
-    if let Some(sent) = wire.sent {
-        // Also the wait for one that never came.
-        timings.first_byte += wire.answered.unwrap_or_else(Instant::now) - sent;
-    }
-    let result = result.map_err(|error| match fault_of(error) {
-        // It may be the tail of the response before, that came after the look at the connection.
-        fault if fault.kind == ErrorKind::Protocol && wire.reused => fault.passing(),
-        fault => fault,
-    });
-    let result = result.and_then(|response| Response::new(response, keeps));
-    let broke = matches!(&result, Err(fault) if fault.kind == ErrorKind::Truncated);
-    (result, broke && wire.reused && wire.answered.is_none())
-}
-
 /// User name and password go into a header. In ureq's pool they would make connections of one
 /// host differ.
 fn uri_of(bare: &Url) -> Result<Uri, Fault> {
@@ -322,57 +326,22 @@ fn uri_of(bare: &Url) -> Result<Uri, Fault> {
 }
 
 impl Response {
-    /// `keeps`: the request does not ask for the connection's end.
-    fn new(response: http::Response<ureq::Body>, keeps: bool) -> Result<Self, Fault> {
+    /// `keeps`: whether the request leaves the connection's end to the server.
+    fn new(
+        response: http::Response<ureq::Body>,
+        keeps: impl FnOnce() -> bool,
+    ) -> Result<Self, Fault> {
         let (parts, body) = response.into_parts();
-        let length_known = is_length_known(&parts)?;
-        let body = Reader::new(body, &parts, keeps);
+        let framing = Framing::of(&parts)?;
+        let body = Reader::new(body, framing, &parts, keeps);
         Ok(Self {
             head: Head {
                 bare_url: None,
                 status: parts.status,
                 headers: parts.headers,
-                length_known,
+                framing,
             },
             body,
         })
     }
-}
-
-/// Whether the body's end is marked by more than the connection's (RFC 9112, section 6.3).
-fn is_length_known(parts: &http::response::Parts) -> Result<bool, Fault> {
-    let Some(coding) = parts.headers.get(TRANSFER_ENCODING) else {
-        // ureq removes the length where it decodes the body.
-        return Ok(parts.headers.contains_key(CONTENT_LENGTH)
-            || matches!(
-                parts.status,
-                StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-            ));
-    };
-    // What was meant for another response, perhaps (RFC 9112, section 6.3).
-    if parts.headers.contains_key(CONTENT_LENGTH) {
-        let detail = "the body has both a length and a transfer coding";
-        return Err(Fault::new(ErrorKind::Protocol, detail));
-    }
-    if parts
-        .headers
-        .get_all(TRANSFER_ENCODING)
-        .iter()
-        .nth(1)
-        .is_some()
-    {
-        let detail = "the body has more than one transfer coding";
-        return Err(Fault::new(ErrorKind::Protocol, detail));
-    }
-    let coding = coding.to_str().unwrap_or_default().trim();
-    if coding.eq_ignore_ascii_case("identity") {
-        return Ok(false);
-    }
-    // Another coding was not asked for and would be taken for the body; and what an HTTP/1.0
-    // server means by one nobody knows (RFC 9112, section 6.1).
-    if !coding.eq_ignore_ascii_case("chunked") || parts.version < http::Version::HTTP_11 {
-        let detail = format!("the transfer coding {coding:?} is not understood");
-        return Err(Fault::new(ErrorKind::Protocol, detail));
-    }
-    Ok(true)
 }

@@ -3,13 +3,14 @@
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::CONNECTION;
 use http::response::Parts;
-use http::{HeaderMap, StatusCode, Version};
+use http::{HeaderMap, Version};
 
 use super::LowSpeed;
 use super::buffers::INPUT;
 use super::faults::fault_of;
+use super::framing::Framing;
 use super::host::Lease;
 use super::pace::Pace;
 use super::transport::Connection;
@@ -21,6 +22,9 @@ use crate::fault::{ErrorKind, Fault, Stage};
 const DRAIN: usize = 64 * 1024;
 /// Nor is a body worth more time that comes in drips.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// So large a body is worth having one copy less.
+const LARGE: u64 = INPUT as u64;
 
 /// The body of a response: ends with `Ok(0)` only where the framing says that it is whole.
 pub(crate) struct Reader {
@@ -46,20 +50,26 @@ struct Counted {
 }
 
 impl Reader {
-    /// `keeps`: the request does not ask for the connection's end.
-    pub(super) fn new(body: ureq::Body, parts: &Parts, keeps: bool) -> Self {
-        let source = match large_length(parts) {
-            None => Source::Framed(body.into_reader()),
-            Some(left) => {
+    /// `keeps`: whether the request leaves the connection's end to the server.
+    pub(super) fn new(
+        body: ureq::Body,
+        framing: Framing,
+        parts: &Parts,
+        keeps: impl FnOnce() -> bool,
+    ) -> Self {
+        let is_plain = parts.version == Version::HTTP_11;
+        let source = match framing {
+            Framing::Length(left) if is_plain && left > LARGE => {
                 // Ours again, with what has been read of the body.
                 drop(body);
                 let lent = wire::note(|wire| wire.done.take());
                 Source::Counted(Counted {
                     connection: lent.expect("ureq lets go of it with the body"),
                     left,
-                    keeps: keeps && keeps_alive(&parts.headers),
+                    keeps: keeps() && keeps_alive(&parts.headers),
                 })
             }
+            _ => Source::Framed(body.into_reader()),
         };
         Self {
             source,
@@ -145,26 +155,6 @@ impl Counted {
         self.left -= amount as u64;
         Ok(amount)
     }
-}
-
-/// The length of a body that is told by it, and is so large that a copy of it less is worth while.
-fn large_length(parts: &Parts) -> Option<u64> {
-    let is_without_body = matches!(
-        parts.status,
-        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-    );
-    let is_plain = parts.version == Version::HTTP_11 && !is_without_body;
-    if !is_plain || parts.headers.contains_key(TRANSFER_ENCODING) {
-        return None;
-    }
-    let mut lengths = parts.headers.get_all(CONTENT_LENGTH).iter();
-    let (Some(length), None) = (lengths.next(), lengths.next()) else {
-        return None;
-    };
-    let digits = length.to_str().ok()?;
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let length: u64 = is_number.then(|| digits.parse().ok())??;
-    (length > INPUT as u64).then_some(length)
 }
 
 /// Whether the connection is to be used again, as a request or response of HTTP/1.1 says (RFC 9112,
