@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 use url::Url;
 
 use crate::deadline::Deadline;
-use crate::http::Framing;
+use crate::http::framing::Framing;
 use crate::http::redirect::Chain;
 use crate::redact::{self, Secrets};
 use crate::request::Request;

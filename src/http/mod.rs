@@ -7,7 +7,7 @@ mod circuit;
 mod content_range;
 mod dial;
 mod faults;
-mod framing;
+pub(crate) mod framing;
 mod host;
 mod line;
 mod pace;
@@ -40,7 +40,7 @@ use crate::schedule::Post;
 
 pub use circuit::HostBreaker;
 use faults::fault_of;
-pub(crate) use framing::Framing;
+use framing::Framing;
 pub(crate) use host::Host;
 pub(crate) use reader::Reader;
 use reader::keeps_alive;
