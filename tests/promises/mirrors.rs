@@ -146,6 +146,31 @@ fn bytes_of_two_mirrors_are_never_joined() {
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1);
 }
 
+/// In an earlier run it was the mirror's turn, and that broke off; in this one the first has it.
+#[test]
+fn what_a_mirror_has_begun_is_not_left_once_the_file_is_there() {
+    const SIZE: usize = 200_000;
+    let first = Origin::start(|incoming| match incoming.visit() {
+        1 => Reply::status(503),
+        _ => Reply::ok(vec![b'a'; SIZE]),
+    });
+    let second = Origin::start(|_| {
+        let reply = Reply::status(200).header("ETag", "\"v1\"");
+        let begun = reply.declared_length(SIZE as u64);
+        begun.then_send(vec![b'b'; 150_000]).then_close()
+    });
+    let directory = Directory::new("mirror-left");
+    let save = || {
+        let request = Request::new(first.url("/f")).mirror(second.url("/f"));
+        once().save_all([request], &directory.0).next().unwrap()
+    };
+    save().unwrap_err();
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2);
+    let saved = save().unwrap();
+    assert_eq!(fs::read(saved.path()).unwrap(), vec![b'a'; SIZE]);
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1);
+}
+
 /// Its pieces are not mirrored one by one: a mirror's file may be another.
 #[test]
 fn a_file_whose_pieces_fail_is_the_mirrors_affair_as_a_whole() {

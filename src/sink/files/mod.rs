@@ -93,9 +93,9 @@ impl Files {
         }
     }
 
-    /// What came from those that a mirror took the place of is of no use any more.
+    /// What came from the other mirrors, now or in an earlier run, is of no use any more.
     fn forget_other_parts(&self, report: &Report) {
-        if report.progress.mirrors == 0 {
+        if report.request.mirrors().next().is_none() {
             return;
         }
         for url in report
