@@ -30,8 +30,8 @@ pub struct Report {
 /// How many of its batch were let in before a request.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Before {
-    /// That go by the same name.
-    pub(crate) namesakes: u32,
+    /// That go by the same name; `None` where it needs none, for now.
+    pub(crate) namesakes: Option<u32>,
     /// That are the same, where somebody counts.
     pub(crate) alike: u32,
 }

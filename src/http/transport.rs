@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
 
 use super::address;
-use super::buffers::{self, Lent};
+use super::buffers::{INPUT, Lent, MAX_HEADER};
 use super::dial::Dial;
 use super::faults::into_ureq;
 use super::line::{Line, too_early};
@@ -21,7 +21,7 @@ use crate::fault::{ErrorKind, Fault, Stage};
 
 /// How many bytes may come without one of a final response's header or a body among them. One
 /// read can bring more than the end of a header.
-const MAX_FRUITLESS: usize = 4 * buffers::INPUT;
+const MAX_FRUITLESS: usize = 4 * INPUT;
 
 /// Makes connections for the agents of all hosts, with one TLS configuration: so a session
 /// that one of them began is resumed by the others.
@@ -219,7 +219,13 @@ impl Connection {
     /// Into the input buffer.
     fn fill(&mut self) -> Result<usize, Fault> {
         self.limit();
+        // ureq takes all that it is shown for one header, be it several, and more.
+        let is_header = wire::note(|wire| !wire.is_in_body);
+        let most = if is_header { MAX_HEADER } else { INPUT };
+        let most = most.saturating_sub(self.buffers.input().len());
         let input = self.buffers.input_append_buf();
+        let most = most.min(input.len());
+        let input = &mut input[..most];
         let amount = if input.is_empty() {
             // Else the zero bytes that fit would be taken for the end.
             Err(io::Error::new(
@@ -265,7 +271,8 @@ impl Connection {
     /// What was asked for on it has been read. What the server sends unasked, now or later, makes it
     /// useless: it would be taken for the next response.
     pub(super) fn is_left_alone(&mut self) {
-        if self.buffers.input().is_empty() {
+        let is_silent = self.tls.as_mut().is_none_or(Tls::is_silent);
+        if is_silent && self.buffers.input().is_empty() {
             self.state = State::Idle;
             self.line.is_left_alone();
             self.buffers.give_back();

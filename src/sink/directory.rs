@@ -320,7 +320,7 @@ impl Directory {
     /// | field | |
     /// | --- | --- |
     /// | outcome | `saved`, `present`, or why it failed: an [`ErrorKind`] |
-    /// | key | the first 24 hexadecimal digits of the SHA-256 of the URL without its password and what signs it; and of the request's headers, the path it names, and how many that are alike stand before it in the list, where there are such |
+    /// | key | the first 24 hexadecimal digits of the SHA-256 of the URL without its password and what signs it; and of the request's headers, the path it names, and how many that are alike stand before it in the list, where there are such. Credentials have no part in it: requests that differ in nothing else are alike |
     /// | bytes | the file's length |
     /// | path | the file's, relative to the directory if it is in it, absolute if not |
     /// | ETag | as the response had it |

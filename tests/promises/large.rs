@@ -1,7 +1,7 @@
 //! Bodies that are large come past the engine, from the connection to who reads them: not a byte is
 //! lost or added on that way, and the connection is as good afterwards as after a small one.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use fetchpool::{Body, Downloader, ErrorKind, HeaderName, HeaderValue, Request};
@@ -80,6 +80,23 @@ fn over_tls_as_well() {
     }
     drop(downloader);
     assert_eq!(server.handshakes().len(), 1);
+}
+
+/// In one packet with interim responses it is more than a header may be.
+#[test]
+fn what_comes_together_with_interim_responses_is_whole() {
+    let origin = Origin::start(|_| {
+        let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n";
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n";
+        let all = [interim.as_bytes(), head.as_bytes(), &pattern(300_000)];
+        Reply::raw(all.concat())
+    });
+    let downloader = one();
+    for _ in 0..10 {
+        let page = downloader.fetch(origin.url("/")).unwrap();
+        assert!(page.body() == pattern(300_000));
+    }
+    assert_eq!(connections(&origin), 1);
 }
 
 /// Reads with buffers of these sizes in turn.
@@ -182,6 +199,38 @@ fn bytes_after_it_never_reach_the_next_response_whenever_they_come() {
                 let page = downloader.fetch(origin.url("/good")).unwrap();
                 assert_eq!(page.body(), b"good", "{path}, {size}");
             }
+        }
+    }
+}
+
+/// What comes in one packet with the end of the body has been decrypted with it.
+#[test]
+fn nor_do_they_over_tls() {
+    const FAKE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
+    const BODY: u64 = 327_680;
+    for last in [20, 300, 16_384, 16_385, 17_000, 20_000] {
+        for size in [97, 17_000, 20_000, 1 << 20] {
+            let server = Server::start(2, move |mut stream| {
+                while read_request(&mut stream) {
+                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY}\r\n\r\n");
+                    let body = pattern(BODY);
+                    let (most, rest) = body.split_at((BODY - last) as usize);
+                    answer(&mut stream, &[head.as_bytes(), most].concat());
+                    // A record each.
+                    stream.conn.writer().write_all(rest).expect("room");
+                    answer(&mut stream, FAKE);
+                }
+            });
+            let downloader = server.trusting();
+            for _ in 0..2 {
+                let url = server.url("127.0.0.1");
+                let bodies = downloader.fetch_with([url], move |body| read_by(body, &[size]));
+                for body in bodies {
+                    assert!(body.unwrap() == pattern(BODY), "{last}, {size}");
+                }
+            }
+            drop(downloader);
+            assert_eq!(server.handshakes().len(), 2, "{last}, {size}");
         }
     }
 }

@@ -3,7 +3,7 @@
 mod client_auth;
 mod config;
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
@@ -72,6 +72,12 @@ impl Tls {
             // An answer to the peer's: a key update, an alert.
             self.flush(line)?;
         }
+    }
+
+    /// Nothing that has been decrypted waits to be read, nor has the server said that it ends.
+    pub(super) fn is_silent(&mut self) -> bool {
+        let waiting = self.connection.reader().fill_buf().map(drop);
+        waiting.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     fn take_in(&mut self, line: &mut Line) -> io::Result<usize> {

@@ -56,8 +56,10 @@ impl Files {
         if file().is_none() {
             return Ok(None);
         }
-        let planned = self.planned(request, before.namesakes);
-        let own = planned.map(|target| target.first());
+        let own = before.namesakes.and_then(|number| {
+            let path = self.planned_path(request)?;
+            Some(numbered(&path, number))
+        });
         // Where one before it has got the path, that may put its own file there.
         let stays = self.names.settle(&path, own) || !self.to.on_exist.replaces();
         Ok(stays.then(file).flatten())
@@ -120,11 +122,13 @@ impl Files {
         target: &Target,
         body: &Body<'_>,
     ) -> Result<Option<Landed>, Fault> {
-        let Some(file) = self.standing(&target.first())? else {
-            return Ok(None);
-        };
-        if self.is_what_comes(&file, body)? {
-            return Ok(Some(Landed::there(file)));
+        if let Some(first) = target.first() {
+            let Some(file) = self.standing(&first)? else {
+                return Ok(None);
+            };
+            if self.is_what_comes(&file, body)? {
+                return Ok(Some(Landed::there(file)));
+            }
         }
         if self.to.on_exist != OnExist::SameOrBoth || body.taken() > 0 {
             return Ok(None);
@@ -155,14 +159,19 @@ impl Files {
     ) -> Result<Result<Standing, u32>, Fault> {
         let mut number = 0;
         loop {
-            number = self.names.next_free(path, number + 1);
-            match self.standing(&numbered(path, number))? {
-                None => return Ok(Err(number)),
-                Some(file) if is_it(&file)? && self.names.take(path, number) => {
+            number = self.names.next_free(path, number);
+            let copy = numbered(path, number);
+            match Standing::at(&copy) {
+                Ok(Some(file)) if is_it(&file)? && self.names.take(path, number) => {
                     return Ok(Ok(file));
                 }
-                Some(_) => {}
+                Ok(Some(_)) => {}
+                // A directory, say, or a link that leads nowhere.
+                _ if copy.symlink_metadata().is_ok() => {}
+                Ok(None) => return Ok(Err(number)),
+                Err(error) => return Err(fault(&copy, error)),
             }
+            number += 1;
         }
     }
 }

@@ -137,9 +137,21 @@ impl Files {
         let date = date.and_then(standing::time_of);
         part.settle(date, memo.as_ref(), self.to.sync)?;
         let replaces = self.to.on_exist.replaces();
+        let present = |part: Part, file: Standing| {
+            // By which it is known in the next run, without its bytes.
+            file.is_now_of(date, memo.as_ref());
+            part.discard();
+            Landed::there(file)
+        };
         let mut number = target.number;
         loop {
-            let path = numbered(&target.path, number);
+            let path = match number {
+                Some(number) => numbered(&target.path, number),
+                None => match self.twin_or_free(&part, &target.path)? {
+                    Ok(file) => return Ok(present(part, file)),
+                    Err(free) => numbered(&target.path, free),
+                },
+            };
             match self.give(&mut part, &path, replaces) {
                 Ok(()) => {
                     return Ok(Landed {
@@ -152,15 +164,14 @@ impl Files {
                 Err(error) => return Err(fault(&path, error)),
             }
             match self.to.on_exist {
-                OnExist::SameOrBoth => match self.twin_or_free(&part, &path, target)? {
-                    Ok(file) => {
-                        // By which it is known in the next run, without its bytes.
-                        file.is_now_of(date, memo.as_ref());
-                        part.discard();
-                        return Ok(Landed::there(file));
+                OnExist::SameOrBoth => {
+                    if let Some(file) = self.standing(&path)? {
+                        if is_twin(&part, &file)? {
+                            return Ok(present(part, file));
+                        }
                     }
-                    Err(free) => number = free,
-                },
+                    number = None;
+                }
                 // It was made meanwhile.
                 OnExist::Skip => {
                     part.discard();
@@ -172,31 +183,17 @@ impl Files {
                     part.discard();
                     return Err(stands(&path));
                 }
-                _ => number = self.names.hand_out(&target.path),
+                _ => number = Some(self.names.hand_out(&target.path)),
             }
         }
     }
 
-    /// What stands there, or is a copy of that from an earlier run, if it is just what has come: a server
+    /// What stands there from an earlier run, with whatever number, if it is just what has come: a server
     /// that tells no dates shows it only so. Or else a number that is ours now.
-    fn twin_or_free(
-        &self,
-        part: &Part,
-        path: &Path,
-        target: &Target,
-    ) -> Result<Result<Standing, u32>, Fault> {
-        let is_twin = |file: &Standing| {
-            let is_as_long = file.bytes == part.bytes();
-            Ok(is_as_long && part.is_like(&file.path)?)
-        };
-        if let Some(file) = self.standing(path)? {
-            if is_twin(&file)? {
-                return Ok(Ok(file));
-            }
-        }
+    fn twin_or_free(&self, part: &Part, path: &Path) -> Result<Result<Standing, u32>, Fault> {
         loop {
-            match self.copy_of(&target.path, is_twin)? {
-                Err(free) if !self.names.take(&target.path, free) => {}
+            match self.copy_of(path, |file| is_twin(part, file))? {
+                Err(free) if !self.names.take(path, free) => {}
                 found => return Ok(found),
             }
         }
@@ -214,6 +211,10 @@ impl Files {
         }
         parent.map_or(Ok(()), |parent| parent.sync())
     }
+}
+
+fn is_twin(part: &Part, file: &Standing) -> Result<bool, Fault> {
+    Ok(file.bytes == part.bytes() && part.is_like(&file.path)?)
 }
 
 /// A success that has no file to give must not take the place of one. What the caller lets through

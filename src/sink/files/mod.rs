@@ -156,14 +156,16 @@ impl Sink for Files {
     }
 
     fn admit(&self, request: &Request) -> Before {
-        let planned = self.planned(request, 0);
         let journal = self.journal.as_ref();
-        let before = Before {
-            namesakes: planned.map_or(0, |target| self.names.hand_out(&target.path)),
+        let mut before = Before {
+            namesakes: None,
             alike: journal.map_or(0, |journal| journal.count(request)),
         };
         // What is wrong with the journal is told in its turn.
-        let _ = self.done_before(request, before);
+        if let Ok(None) | Err(_) = self.done_before(request, before) {
+            let path = self.planned_path(request);
+            before.namesakes = path.map(|path| self.names.hand_out(&path));
+        }
         before
     }
 
@@ -174,9 +176,9 @@ impl Sink for Files {
         if let Some(file) = self.done_before(request, report.progress.before)? {
             return Ok(Stock::Settled(file));
         }
-        let planned = self.planned(request, report.progress.before.namesakes);
+        let planned = self.planned(report).and_then(|target| target.first());
         let standing = match &planned {
-            Some(target) => self.standing(&target.first())?,
+            Some(path) => self.standing(path)?,
             None => None,
         };
         if has_conditions(request.headers()) {

@@ -141,12 +141,13 @@ impl Inner {
     fn take(&mut self, path: &Path, number: u32) -> bool {
         // Of the path itself: the next to try. Of one with a number: that it is taken.
         match self.taken.entry(key(path, number)) {
-            Entry::Vacant(free) => {
-                free.insert(1);
-                true
-            }
-            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => free.insert(1),
+            Entry::Occupied(_) => return false,
+        };
+        if let Some(next) = self.taken.get_mut(&key(path, 0)) {
+            *next += u32::from(*next == number);
         }
+        true
     }
 
     fn hand_out(&mut self, path: &Path) -> u32 {

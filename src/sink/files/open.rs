@@ -204,6 +204,19 @@ pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
+/// It goes by another name as well.
+#[cfg(unix)]
+pub(super) fn is_linked(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().is_ok_and(|meta| meta.nlink() > 1)
+}
+
+/// Not told.
+#[cfg(windows)]
+pub(super) fn is_linked(_: &File) -> bool {
+    false
+}
+
 /// Nobody can remove what is open for one alone.
 #[cfg(windows)]
 pub(super) fn is_at(_: &File, _: &Path) -> io::Result<bool> {

@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::fault::{ErrorKind, Fault};
 use crate::outcome::Report;
 use crate::request::{Place, Request};
-use crate::sink::directory::{Layout, NameFrom};
+use crate::sink::directory::{Layout, NameFrom, OnExist};
 use crate::sink::name;
 
 /// As much of a name as its part's has.
@@ -22,37 +22,42 @@ const LONGEST: usize = 208;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) path: PathBuf,
-    /// With which the path is this job's alone.
-    pub(super) number: u32,
+    /// With which the path is this job's alone, if that is known before it stands there.
+    pub(super) number: Option<u32>,
 }
 
 impl Target {
-    /// As far as is known before it is given.
-    pub(super) fn first(&self) -> PathBuf {
-        numbered(&self.path, self.number)
+    pub(super) fn first(&self) -> Option<PathBuf> {
+        self.number.map(|number| numbered(&self.path, number))
     }
 }
 
 impl Files {
     /// Where the file goes, if that is known before there is a response.
-    pub(super) fn planned(&self, request: &Request, namesakes: u32) -> Option<Target> {
-        let path = match request.place() {
-            Some(Place::Below(path)) => self.below(path),
-            Some(Place::At(path)) => path.clone(),
-            None if self.to.place.is_some() || self.to.name_from == NameFrom::FinalUrl => {
-                return None;
-            }
-            None => self.by_url(request.url()?),
-        };
+    pub(super) fn planned_path(&self, request: &Request) -> Option<PathBuf> {
+        match request.place() {
+            Some(Place::Below(path)) => Some(self.below(path)),
+            Some(Place::At(path)) => Some(path.clone()),
+            None if self.to.place.is_some() || self.to.name_from == NameFrom::FinalUrl => None,
+            None => Some(self.by_url(request.url()?)),
+        }
+    }
+
+    /// The same, with the number that this job has.
+    pub(super) fn planned(&self, report: &Report) -> Option<Target> {
+        let path = self.planned_path(&report.request)?;
+        let number = report.progress.before.namesakes;
+        // It was done, as it was let in, and is not any more.
+        let number = number.unwrap_or_else(|| self.names.for_job(report.index, &path));
         Some(Target {
             path,
-            number: namesakes,
+            number: Some(number),
         })
     }
 
     pub(super) fn target(&self, body: &Body<'_>) -> Target {
         let report = body.report();
-        let planned = self.planned(&report.request, report.progress.before.namesakes);
+        let planned = self.planned(report);
         if report.request.place().is_some() {
             return planned.expect("it is named by its request");
         }
@@ -74,8 +79,10 @@ impl Files {
                 None => self.by_url(body.url()),
             },
         };
-        // One for all attempts.
-        let number = self.names.for_job(report.index, &path);
+        // Of several that are told one name, whoever comes first: each is to find its own again.
+        let is_any = self.to.on_exist == OnExist::SameOrBoth;
+        // Else one for all attempts.
+        let number = (!is_any).then(|| self.names.for_job(report.index, &path));
         Target { path, number }
     }
 
@@ -99,8 +106,8 @@ impl Files {
 
     /// The same, with what makes it the only one of its name.
     pub(super) fn part_path(&self, report: &Report, of: &str) -> Option<PathBuf> {
-        let near = match self.planned(&report.request, report.progress.before.namesakes) {
-            Some(planned) => planned.first(),
+        let near = match self.planned(report) {
+            Some(planned) => planned.first()?,
             None => self.by_url(report.current_url()?),
         };
         let name = near.file_name()?.to_string_lossy();

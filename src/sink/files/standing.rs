@@ -105,11 +105,15 @@ impl Standing {
         self.modified.is_some() && self.modified == time_of(date)
     }
 
-    /// What the server says of it by now. Best effort: some are not ours to write to.
+    /// What the server says of it by now. Best effort: some are not ours to write to, and what goes by
+    /// another name as well has its date for that too.
     pub(super) fn is_now_of(&self, date: Option<SystemTime>, memo: Option<&Memo>) {
         let Ok(file) = open::existing(&self.path) else {
             return;
         };
+        if open::is_linked(&file) {
+            return;
+        }
         if let Some(date) = date {
             let _ = file.set_modified(date);
         }

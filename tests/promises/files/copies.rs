@@ -170,3 +170,63 @@ fn a_link_that_leads_nowhere_is_found_before_there_is_a_question() {
     }
     assert_eq!(archive.requests(), 0);
 }
+
+/// Who is told a name finds its own file again, whichever was the first to be told it.
+#[test]
+fn files_of_a_name_that_is_told_do_not_grow_with_the_order_of_the_answers() {
+    for dated in [true, false] {
+        let origin = Origin::start(move |incoming| {
+            let target = incoming.target();
+            let day = 10 + target.as_bytes()[1] - b'a';
+            let named = "attachment; filename=report.pdf";
+            let reply = Reply::ok(target).header("Content-Disposition", named);
+            match dated {
+                true => reply.header("Last-Modified", httpdate_of(&format!("Tue, {day} Nov"))),
+                false => reply,
+            }
+        });
+        let mut urls = ["/a", "/b", "/c", "/d", "/e"].map(|path| origin.url(path));
+        let directory = Directory::new(&format!("told-{dated}"));
+        for run in 0..5 {
+            for saved in save_all(&urls, &directory.0) {
+                let body = fs::read_to_string(saved.path()).unwrap();
+                assert_eq!(body, saved.url().path());
+                assert_eq!(saved.was_present(), run > 0);
+            }
+            assert_eq!(directory.files().len(), 5, "{:?}", directory.files());
+            urls.rotate_left(1);
+        }
+    }
+}
+
+/// A copy's place may have something else in it.
+#[test]
+fn what_is_no_file_is_passed_over_where_there_are_numbers() {
+    let archive = Archive::start(Content::new(1000, 0));
+    let directory = Directory::new("in-the-way");
+    fs::create_dir_all(directory.0.join("big (1).bin")).unwrap();
+    fs::write(directory.0.join("big.bin"), "another").unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("nowhere", directory.0.join("big (2).bin")).unwrap();
+    for present in [false, true] {
+        let saved = &save_all(&[archive.url()], &directory.0)[0];
+        assert_eq!(saved.was_present(), present);
+        let number = if cfg!(unix) { 3 } else { 2 };
+        let path = directory.0.join(format!("big ({number}).bin"));
+        assert_eq!(saved.path(), path);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_goes_by_another_name_as_well_keeps_its_date() {
+    let archive = Archive::start(Content::new(1000, 0));
+    let directory = Directory::new("linked-date");
+    save_all(&[archive.url()], &directory.0);
+    fs::hard_link(directory.0.join("big.bin"), directory.0.join("backup")).unwrap();
+    archive.change(|content| content.date = Some(LATER));
+    assert!(save_all(&[archive.url()], &directory.0)[0].was_present());
+    let modified = fs::metadata(directory.0.join("backup")).unwrap();
+    let date = httpdate::parse_http_date(DATE).unwrap();
+    assert_eq!(modified.modified().unwrap(), date);
+}

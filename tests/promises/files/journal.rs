@@ -789,6 +789,7 @@ fn what_is_done_is_so_wherever_it_stands_in_the_list() {
         };
         assert_eq!(run(&["/a/f", "/b/f"]), [false, false]);
         assert_eq!(run(&["/b/f"]), [true]);
+        assert_eq!(run(&["/b/f", "/a/f"]), [true, true]);
         assert_eq!(run(&["/b/f", "/c/f"]), [true, false]);
         assert_eq!(origin.log().len(), 3);
     }
