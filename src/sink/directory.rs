@@ -45,8 +45,10 @@ pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
 /// *The same* is a file of which the server shows that: by 304 to a request with the file's date, or
 /// by a response of just its length and date; after its body has come, by just its bytes. The date is
 /// only taken for a sign where it is in whole seconds, as it is on files that have theirs from a
-/// `Last-Modified`, and not of a file that the [journal](Directory::journal) or a
-/// [remembered tag](Directory::keep_etag) says to be another URL's. Where the request expects a digest it is by that that a file is the same, and no
+/// `Last-Modified`, and not of a file that is known to be another URL's: by the
+/// [journal](Directory::journal), or by a hash of its URL in an extended attribute, on Linux and macOS
+/// and most of their file systems. *Elsewhere, a file of another URL that has the name and the date is
+/// taken for the same*: use a journal, or [`Layout::Tree`], for lists in which names come twice. Where the request expects a digest it is by that that a file is the same, and no
 /// server is asked; a file of the digest that stands there is an error with [`Error`](Self::Error) all
 /// the same, and is fetched anew with [`Overwrite`](Self::Overwrite) and [`KeepBoth`](Self::KeepBoth).
 ///
@@ -228,8 +230,9 @@ impl Directory {
     /// whether it is the same: better than a date where there are several versions in a second,
     /// or no dates. The default is `false`.
     ///
-    /// It is in an extended attribute, `user.fetchpool.etag`, and counts as long as the file has the
-    /// length and the date with which it was saved. Linux and macOS have such attributes, on most
+    /// It is in an extended attribute, `user.fetchpool.source`, and counts as long as the file has the
+    /// length and the date with which it was saved. Hashes of the file's URLs are there in any case, so
+    /// that one of another URL is not taken for it. Linux and macOS have such attributes, on most
     /// file systems; elsewhere this does nothing.
     #[must_use]
     pub fn keep_etag(mut self, keep: bool) -> Self {

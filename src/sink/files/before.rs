@@ -16,6 +16,10 @@ use crate::request::Request;
 use crate::sink::OnExist;
 use crate::sink::stock::has_conditions;
 
+/// So many lines of one name may have come or gone since the run before: to look further for each costs
+/// more than it saves.
+const NEAR: u32 = 100;
+
 impl Files {
     /// What an earlier attempt or run has left of it.
     pub(super) fn begun(&self, report: &Report) -> Result<Option<Part>, Fault> {
@@ -83,14 +87,49 @@ impl Files {
         }
     }
 
-    /// What stands there, as this job may ask about it.
-    pub(super) fn for_job(&self, file: Standing, report: &Report) -> Standing {
+    /// What stands there, as this job may ask about it; `None` if it is known to be another's.
+    fn for_job(&self, file: Standing, report: &Report) -> Option<Standing> {
         let is_anothers =
             |journal: &Journal| journal.is_anothers(&file.path, &self.to.path, report);
         if self.journal.as_ref().is_some_and(is_anothers) {
-            return file.of_another();
+            return None;
         }
         file.for_job(report)
+    }
+
+    /// What there is to ask about: what stands in the job's place, or if that is another's, as after
+    /// a run of another list, its own near by.
+    pub(super) fn to_ask_about(
+        &self,
+        file: Standing,
+        report: &Report,
+        target: &Target,
+    ) -> Option<Standing> {
+        let file = match self.for_job(file, report) {
+            None if self.to.on_exist == OnExist::SameOrBoth => self.own_near_by(report, target)?,
+            file => file?,
+        };
+        Some(file).filter(Standing::can_be_asked_about)
+    }
+
+    fn own_near_by(&self, report: &Report, target: &Target) -> Option<Standing> {
+        let own = target.number?;
+        let at = |number| Standing::at(&numbered(&target.path, number)).ok()?;
+        let its_own = |file: Standing| {
+            let is_own = file.is_of(report);
+            is_own.then(|| self.for_job(file, report))?
+        };
+        for distance in 1..=NEAR {
+            let (below, above) = (own.checked_sub(distance), own.checked_add(distance));
+            let (below, above) = (below.and_then(at), above.and_then(at));
+            if below.is_none() && above.is_none() {
+                return None;
+            }
+            if let Some(file) = below.and_then(its_own).or_else(|| above.and_then(its_own)) {
+                return Some(file);
+            }
+        }
+        None
     }
 
     /// Whether a file that stands there is what is asked for; `None` where the server has to say it.
@@ -145,7 +184,7 @@ impl Files {
         // Of a part that somebody asks for, others are as long and as old.
         let may_be = || {
             let file = self.for_job(file.clone(), body.report());
-            !has_conditions(request.headers()) && file.is_same_as(body)
+            !has_conditions(request.headers()) && file.is_some_and(|file| file.is_same_as(body))
         };
         Ok(self.is_it(file, request)?.unwrap_or_else(may_be))
     }

@@ -133,7 +133,7 @@ impl Files {
     ) -> Result<Landed, Fault> {
         let date = head.get(LAST_MODIFIED).filter(|_| self.to.keep_date);
         let etag = head.get(ETAG).filter(|_| self.to.keep_etag);
-        let memo = etag.and_then(|etag| Memo::of(etag, report));
+        let memo = Memo::of(report, etag);
         let date = date.and_then(standing::time_of);
         part.settle(date, memo.as_ref(), self.to.sync)?;
         let replaces = self.to.on_exist.replaces();

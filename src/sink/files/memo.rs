@@ -1,9 +1,9 @@
-//! The entity tag of a file's response, remembered with the file: in an extended attribute, where
-//! the system and the file system have such.
+//! Whose a file is, and its response's entity tag, remembered with the file: in an extended attribute,
+//! where the system and the file system have such.
 //!
-//! `user.fetchpool.etag` is `LENGTH SECONDS.NANOSECONDS OF FROM ETAG`: the file's length and date as it
-//! was saved, and the hashes of the URL that was asked for and of the one that answered. A file that
-//! somebody has changed since is not of that tag any more.
+//! `user.fetchpool.source` is `LENGTH SECONDS.NANOSECONDS OF FROM`, and ` ETAG` if that is wanted: the
+//! file's length and date as it was saved, and the hashes of the URL that was asked for and of the one
+//! that answered. Of a file that somebody has changed since it says nothing any more.
 
 use std::fs::{File, Metadata};
 use std::path::Path;
@@ -14,18 +14,18 @@ use http::HeaderValue;
 use super::resource::{fingerprint, resource};
 use crate::outcome::Report;
 
-/// A tag, and the hashes of the URL that was asked for and of the one whose it is.
+/// The hashes of the URL that was asked for and of the one that answered, and the tag that is that one's.
 #[derive(Clone, Debug)]
 pub(super) struct Memo {
-    pub(super) etag: HeaderValue,
+    pub(super) etag: Option<HeaderValue>,
     of: String,
     from: String,
 }
 
 impl Memo {
-    pub(super) fn of(etag: &HeaderValue, report: &Report) -> Option<Self> {
+    pub(super) fn of(report: &Report, etag: Option<&HeaderValue>) -> Option<Self> {
         Some(Self {
-            etag: etag.clone(),
+            etag: etag.cloned(),
             of: fingerprint(report.request.url()?),
             from: resource(report)?,
         })
@@ -36,17 +36,20 @@ impl Memo {
         Some(&self.from) == resource(report).as_ref()
     }
 
-    /// Neither that, nor has this request's URL led there in its time.
-    pub(super) fn is_anothers(&self, report: &Report) -> bool {
+    /// It is of that, or this request's URL led there in its time.
+    pub(super) fn is_of(&self, report: &Report) -> bool {
         let is_of = |url| fingerprint(url) == self.of;
-        !self.is_from(report) && !report.request.url().is_some_and(is_of)
+        self.is_from(report) || report.request.url().is_some_and(is_of)
     }
 
     /// Best effort: without it the server is asked by date.
     pub(super) fn remember(&self, file: &File) {
         if let Some(mut memo) = file.metadata().ok().and_then(|meta| state(&meta)) {
-            memo.extend_from_slice(format!("{} {} ", self.of, self.from).as_bytes());
-            memo.extend_from_slice(self.etag.as_bytes());
+            memo.extend_from_slice(format!("{} {}", self.of, self.from).as_bytes());
+            if let Some(etag) = &self.etag {
+                memo.push(b' ');
+                memo.extend_from_slice(etag.as_bytes());
+            }
             attribute::set(file, &memo);
         }
     }
@@ -58,8 +61,9 @@ impl Memo {
         let mut fields = memo.splitn(3, |&byte| byte == b' ');
         let mut hash = || String::from_utf8(fields.next()?.to_vec()).ok();
         let (of, from) = (hash()?, hash()?);
+        let etag = fields.next().map(HeaderValue::from_bytes);
         Some(Self {
-            etag: HeaderValue::from_bytes(fields.next()?).ok()?,
+            etag: etag.transpose().ok()?,
             of,
             from,
         })
@@ -80,7 +84,7 @@ mod attribute {
 
     use rustix::fs::{XattrFlags, fsetxattr, getxattr};
 
-    const NAME: &str = "user.fetchpool.etag";
+    const NAME: &str = "user.fetchpool.source";
 
     /// More than any tag that makes sense.
     const LONGEST: usize = 4096;

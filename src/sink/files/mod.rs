@@ -176,9 +176,9 @@ impl Sink for Files {
         if let Some(file) = self.done_before(request, report.progress.before)? {
             return Ok(Stock::Settled(file));
         }
-        let planned = self.planned(report).and_then(|target| target.first());
-        let standing = match &planned {
-            Some(path) => self.standing(path)?,
+        let planned = self.planned(report);
+        let standing = match planned.as_ref().and_then(Target::first) {
+            Some(path) => self.standing(&path)?,
             None => None,
         };
         if has_conditions(request.headers()) {
@@ -188,11 +188,10 @@ impl Sink for Files {
             Some(file) => match self.is_it(&file, request)? {
                 Some(true) => return Ok(Stock::Settled(file)),
                 Some(false) => None,
-                None => Some(self.for_job(file, report)),
+                None => planned.and_then(|target| self.to_ask_about(file, report, &target)),
             },
             None => None,
         };
-        let standing = standing.filter(Standing::can_be_asked_about);
         let is_wanted = |part: &Part| part.spans().is_none() || self.is_wanted(part, request);
         match self.begun(report)?.filter(is_wanted) {
             Some(part) if part.spans().is_some() => return self.found_divided(part),

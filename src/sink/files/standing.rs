@@ -20,7 +20,7 @@ use crate::outcome::Report;
 pub(crate) struct Standing {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// What the server called it, if it was remembered and the file is still that.
+    /// What was remembered of it, if the file is still that.
     memo: Option<Memo>,
     /// In whole seconds: else it is not from a server.
     modified: Option<SystemTime>,
@@ -51,36 +51,37 @@ impl Standing {
     }
 
     /// As this job may ask about it: the tag of another URL says nothing here (RFC 9110, section 8.8.3),
-    /// and of what another request has fetched the date does not either.
-    pub(super) fn for_job(mut self, report: &Report) -> Self {
-        let Some(memo) = &self.memo else {
-            return self;
-        };
-        if memo.is_anothers(report) {
-            return self.of_another();
+    /// and of what another request has fetched the date does not either. That is told by its bytes alone.
+    pub(super) fn for_job(mut self, report: &Report) -> Option<Self> {
+        if let Some(memo) = &mut self.memo {
+            if !memo.is_of(report) {
+                return None;
+            }
+            if !memo.is_from(report) {
+                memo.etag = None;
+            }
         }
-        self.memo = self.memo.filter(|memo| memo.is_from(report));
-        self
+        Some(self)
     }
 
-    /// There is nothing to tell it by but its bytes.
-    pub(super) fn of_another(self) -> Self {
-        Self {
-            memo: None,
-            modified: None,
-            ..self
-        }
+    fn etag(&self) -> Option<&HeaderValue> {
+        self.memo.as_ref()?.etag.as_ref()
+    }
+
+    /// It is known whose it is: this job's.
+    pub(super) fn is_of(&self, report: &Report) -> bool {
+        self.memo.as_ref().is_some_and(|memo| memo.is_of(report))
     }
 
     /// There is something to ask by: an answer to no question shows nothing.
     pub(super) fn can_be_asked_about(&self) -> bool {
-        self.memo.is_some() || self.modified.is_some()
+        self.etag().is_some() || self.modified.is_some()
     }
 
     /// Has the server say whether it is the same, as far as there is something to ask by.
     pub(crate) fn ask(&self, headers: &mut HeaderMap) {
-        if let Some(memo) = &self.memo {
-            headers.insert(IF_NONE_MATCH, memo.etag.clone());
+        if let Some(etag) = self.etag() {
+            headers.insert(IF_NONE_MATCH, etag.clone());
         }
         let date = self.modified.map(httpdate::fmt_http_date);
         if let Some(date) = date.and_then(|date| HeaderValue::try_from(date).ok()) {
@@ -90,18 +91,18 @@ impl Standing {
 
     /// Whether that is what a 304 says.
     pub(crate) fn is_same_by(&self, answer: &HeaderMap) -> bool {
-        if let Some(memo) = &self.memo {
+        if let Some(ours) = self.etag() {
             // By which it was judged (RFC 9110, section 13.2.2), unless the server knows none.
             let etag = answer.get(ETAG);
-            return etag.is_none_or(|etag| opaque(etag) == opaque(&memo.etag));
+            return etag.is_none_or(|etag| opaque(etag) == opaque(ours));
         }
         // Some answer so to any later date; but a file of another date is another file.
         answer
             .get(LAST_MODIFIED)
-            .is_none_or(|date| self.is_of(date))
+            .is_none_or(|date| self.has_date(date))
     }
 
-    fn is_of(&self, date: &HeaderValue) -> bool {
+    fn has_date(&self, date: &HeaderValue) -> bool {
         self.modified.is_some() && self.modified == time_of(date)
     }
 
@@ -131,8 +132,8 @@ impl Standing {
     /// Just as long and as old as what comes, and not of another tag.
     pub(super) fn is_same_as(&self, body: &Body<'_>) -> bool {
         let headers = body.headers();
-        let tags = (self.memo.as_ref(), headers.get(ETAG));
-        let is_of_another_tag = matches!(tags, (Some(memo), Some(theirs)) if memo.etag != theirs);
+        let tags = (self.etag(), headers.get(ETAG));
+        let is_of_another_tag = matches!(tags, (Some(ours), Some(theirs)) if ours != theirs);
         // Of a rest, the length is its own; and what it is the rest of is another file than this.
         body.taken() == 0
             && body.content_length() == Some(self.bytes)
@@ -140,7 +141,7 @@ impl Standing {
             && !headers.contains_key(CONTENT_ENCODING)
             && headers
                 .get(LAST_MODIFIED)
-                .is_some_and(|date| self.is_of(date))
+                .is_some_and(|date| self.has_date(date))
     }
 }
 

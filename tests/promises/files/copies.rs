@@ -146,7 +146,7 @@ fn what_is_known_to_be_another_urls_is_not_asked_about() {
     let [one, other] = ["/dl?x=1", "/dl?x=2"].map(|target| origin.url(target));
     for policy in [OnExist::SameOrBoth, OnExist::Update] {
         let directory = Directory::new(&format!("anothers-{policy:?}"));
-        let to = || To::new(&directory.0).keep_etag(true).on_exist(policy);
+        let to = || To::new(&directory.0).on_exist(policy);
         save_all(&[one.clone(), other.clone()], to());
         // The first of the list has gone: the next of that name is in its place.
         let saved = &save_all(std::slice::from_ref(&other), to())[0];
@@ -229,4 +229,46 @@ fn what_goes_by_another_name_as_well_keeps_its_date() {
     let modified = fs::metadata(directory.0.join("backup")).unwrap();
     let date = httpdate::parse_http_date(DATE).unwrap();
     assert_eq!(modified.modified().unwrap(), date);
+}
+
+/// As after a deployment all files have one date. Lines come and go, and hosts have files of one name.
+#[test]
+fn a_list_that_has_lost_or_got_lines_finds_the_files_of_its_urls() {
+    if !super::on_exist::has_attributes() {
+        return;
+    }
+    let origins = Origin::many(4, |incoming| {
+        match incoming.header("if-modified-since") {
+            // Whatever is asked for.
+            Some(DATE) => Reply::status(304),
+            _ => {
+                let body = format!("{}{}", incoming.host(), incoming.target());
+                Reply::ok(body).header("Last-Modified", DATE)
+            }
+        }
+    });
+    let of = |hosts: &[usize]| -> Vec<String> {
+        let files = |&host: &usize| (0..10).map(move |file| (host, file));
+        let urls = hosts.iter().flat_map(files);
+        urls.map(|(host, file)| origins[host].url(&format!("/f{file}.bin")))
+            .collect()
+    };
+    let directory = Directory::new("other-lists");
+    let run = |hosts: &[usize]| {
+        let saved = save_all(&of(hosts), &directory.0);
+        for saved in &saved {
+            let url = saved.url();
+            let host = url.host_str().unwrap();
+            let body = format!("{host}:{}{}", url.port().unwrap(), url.path());
+            assert_eq!(fs::read_to_string(saved.path()).unwrap(), body);
+        }
+        saved.iter().filter(|saved| !saved.was_present()).count()
+    };
+    assert_eq!(run(&[0, 1, 2]), 30);
+    for hosts in [&[1, 2][..], &[2], &[2, 1], &[0, 1, 2], &[1, 0, 2]] {
+        assert_eq!(run(hosts), 0, "{hosts:?}");
+    }
+    assert_eq!(run(&[3, 1, 2]), 10);
+    assert_eq!(run(&[3, 2]), 0);
+    assert_eq!(directory.files().len(), 40);
 }
