@@ -261,7 +261,7 @@ impl Builder {
     /// ([`Request::timeout`](crate::Request::timeout)). The default is `None`: as long as it
     /// makes progress, as a large file may take hours.
     ///
-    /// It spans everything from the moment in which the request is let in: its wait for tokens,
+    /// It spans everything from the moment in which the request is read from the input: its wait for tokens,
     /// redirects, retries and their pauses, the body. A closure is not interrupted, but its reads
     /// fail. The error is of the kind [`ErrorKind::Timeout`]; but where only the pause before the
     /// next attempt would be too long, it fails at once, with the error of the last one.

@@ -185,14 +185,15 @@ impl Downloader {
     /// off stays, if it is worth it, and the next attempt or the next run goes on with it. [`Directory`]
     /// has all that can be decided otherwise.
     ///
-    /// Only a response that has one makes a file: 200, 203, and a part that the request itself asks for.
+    /// Only a response that has content makes a file: 200, 203, and a part that the request itself asks for.
     /// Another success, such as 204, is an error of the kind [`ErrorKind::Status`].
     ///
     /// A file is named by [`Request::save_as`], or else by the response's `Content-Disposition`, or
     /// else by the last segment of its URL's path (without the query; `index.html` where that is
     /// empty), made safe for all systems: the `..%2fx` of a URL is `_.._x`. Names that come from URLs
     /// are given in the order of the input: a second run finds the files of the first. For that a batch
-    /// keeps sixteen bytes a name.
+    /// keeps sixteen bytes a name. Where files of several hosts go by one name,
+    /// [`Layout::Tree`](crate::Layout::Tree) keeps them apart whatever the list, without numbers.
     ///
     /// ```no_run
     /// use fetchpool::{Directory, Downloader, OnExist, Request};

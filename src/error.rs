@@ -13,7 +13,7 @@ use crate::outcome::Report;
 ///
 /// One opaque type: what a program decides by is the [`kind`](Self::kind); what a person reads
 /// is the `Display` form, one clause that names the URL (without its secrets, see
-/// [`Report::shown`]), the phase, and, where there is something to do, what. The underlying error
+/// [`Report::shown`]), the phase, and, where there is one, a remedy. The underlying error
 /// is the [`source`](StdError::source).
 pub struct Error(Box<Inner>);
 

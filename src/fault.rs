@@ -40,7 +40,8 @@ pub enum ErrorKind {
     TooLarge,
     /// The body is not what was expected: see [`Request::expect_digest`](crate::Request::expect_digest).
     Digest,
-    /// The caller's own code, or a file, failed.
+    /// A file could not be written or read: a full disk, a path that is taken
+    /// ([`OnExist::Error`](crate::OnExist::Error)), a journal in use. Or the caller's closure failed.
     Io,
     /// The batch was cancelled or the downloader shut down.
     Cancelled,

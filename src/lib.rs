@@ -15,6 +15,9 @@
 //!
 //! # Which call
 //!
+//! Those for many return a [`Batch`] (or [`Outcomes`]), an iterator over their outcomes; an outcome is a
+//! `Result`.
+//!
 //! | bodies go | many | one at a time |
 //! | --- | --- | --- |
 //! | into memory | [`Downloader::fetch_all`], with [`Fetched::recycle`] for many small ones | [`Downloader::fetch`] |

@@ -350,7 +350,7 @@ impl Fetched {
 
     /// Done with it: its buffer serves for another body of the same batch.
     ///
-    /// Who reads millions of small bodies saves the allocation of each, which is one of some thirty that
+    /// If you read millions of small bodies, this saves the allocation of each, which is one of some thirty that
     /// a request makes. A batch keeps at most 64 buffers, of at most 1 MiB each.
     ///
     /// ```no_run

@@ -171,7 +171,7 @@ impl Request {
         self
     }
 
-    /// Expects a body of so many bytes: another is an error, of the kind
+    /// The body has to be of so many bytes, or it is an error of the kind
     /// [`Digest`](ErrorKind::Digest), before it is read where the server tells its length.
     #[must_use]
     pub fn expect_length(mut self, bytes: u64) -> Self {
@@ -179,12 +179,12 @@ impl Request {
         self
     }
 
-    /// Expects a body of this digest, and of those of further calls: another is an error, of the
+    /// The body has to be of this digest, and of those of further calls, or it is an error of the
     /// kind [`Digest`](ErrorKind::Digest).
     ///
     /// It is computed as the bytes come, and known with the last of them: a file does not get its
-    /// name then, and a closure's last read fails. Bodies of errors, where they are let through, are
-    /// not judged.
+    /// name then, and a closure's last read fails. Bodies of error statuses, where they are let through
+    /// ([`Builder::status_as_error`](crate::Builder::status_as_error)), are not judged.
     ///
     /// With [`OnExist::SameOrBoth`], `Skip` and `Update`, a file that stands there and is of this digest
     /// is not fetched, and no server is asked where its name is known before. `Overwrite` and `KeepBoth`
@@ -207,8 +207,8 @@ impl Request {
     }
 
     /// Names another URL of the same content, which is asked when all before it have failed: with a
-    /// status, a digest that is not the one expected, a connection that cannot be had, and with
-    /// no attempts left where those were of use. Each has its own attempts, and is asked under its own
+    /// status, a digest that is not the one expected, a connection that cannot be had; after its last attempt
+    /// where there are several. Each has its own attempts, and is asked under its own
     /// host's budget. The error is the last one's.
     ///
     /// A file keeps the name that the first URL gives it. A mirror of another origin gets no

@@ -59,7 +59,8 @@ pub(crate) struct Args {
 
     /// Check files against a list such as SHA256SUMS; what is not in it is not checked.
     ///
-    /// A file is in it by the longest end of its NAME, or of host/path of its URL, that is.
+    /// An entry is of a file if the NAME, or the host/path of the URL, ends with it (host_PORT/path where
+    /// the URL names a port); of several the longest counts. One without a host is of the files of all.
     #[arg(long, value_name = "FILE")]
     pub(crate) checksums: Option<PathBuf>,
 
@@ -173,7 +174,7 @@ With --json, a line an outcome, each with all of these keys, null where nothing 
   bytes         of the body
   path          of the file
   present       the file stood here already and was left as it is
-  attempts      how often it was tried
+  attempts      how often it was tried; refusals by the breaker of its host count as well
   resumed_from  so many bytes were here before, from an attempt or a run that broke off
   error         invalid-url dns connect proxy tls timeout status redirect truncated protocol
                 too-large digest io cancelled panicked

@@ -14,7 +14,7 @@ use std::fmt;
 
 /// What a body's bytes should come to: an algorithm, and its result.
 ///
-/// Is parsed from what is usual where digests are published, in either case, with blanks around:
+/// Parses the forms in which digests are usually published, in upper or lower case, with blanks around:
 ///
 /// | form | of |
 /// | --- | --- |

@@ -27,11 +27,12 @@ const DEFAULT_LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How often and when what failed is tried again.
 ///
 /// An attempt is the whole chain of redirects, from the request's own URL. One that fails is
-/// made again if what it failed of may pass:
+/// made again if its cause may pass:
 ///
 /// - the statuses 408, 425, 429, 500, 502, 503 and 504;
-/// - errors of the kinds [`Dns`](ErrorKind::Dns), [`Connect`](ErrorKind::Connect),
-///   [`Timeout`](ErrorKind::Timeout) and [`Truncated`](ErrorKind::Truncated);
+/// - errors of the kinds [`Dns`](ErrorKind::Dns) (but not where a name is known not to be there),
+///   [`Connect`](ErrorKind::Connect), [`Timeout`](ErrorKind::Timeout) and
+///   [`Truncated`](ErrorKind::Truncated);
 /// - what [`decide`](Self::decide) says.
 ///
 /// Before that it waits, holding neither a worker nor a token: *base*·2ⁿ⁻¹ before retry *n*, at

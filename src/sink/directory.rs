@@ -42,9 +42,9 @@ pub(super) type Place = dyn Fn(&Body<'_>) -> PathBuf + Send + Sync;
 
 /// What is done where a file of the name stands already.
 ///
-/// *The same* is a file of which the server shows that: by 304 to a request with the file's date, or
-/// by a response of just its length and date; after its body has come, by just its bytes. The date is
-/// only taken for a sign where it is in whole seconds, as it is on files that have theirs from a
+/// *The same* is a file of which the server shows that. It answers 304 to a request with the file's date,
+/// or its response is of just the file's length and date. After the body has come, its bytes show it. The
+/// date is only taken for a sign where it is in whole seconds, as it is on files that have theirs from a
 /// `Last-Modified`, and not of a file that is known to be another URL's: by the
 /// [journal](Directory::journal), or by a hash of its URL in an extended attribute, on Linux and macOS
 /// and most of their file systems. *Elsewhere, a file of another URL that has the name and the date is
@@ -63,7 +63,8 @@ pub enum OnExist {
     /// the next run knows it.
     #[default]
     SameOrBoth,
-    /// It is taken for the same; the server is not even asked, where the name is known before. Where the
+    /// What stands there is taken as it is; the server is not asked where the name is known before the
+    /// response. Where the
     /// request expects a digest or a length and the file is not of it, that is an error of the kind
     /// [`Digest`](crate::ErrorKind::Digest); [`Update`](Self::Update) fetches it anew.
     Skip,
@@ -72,7 +73,7 @@ pub enum OnExist {
     /// If it is the same, its body is not fetched. Otherwise the new file takes its place, when
     /// it is whole.
     Update,
-    /// Both are kept, be they the same.
+    /// Both are kept, even if they are the same.
     KeepBoth,
     /// It is an error, of the kind [`Io`](crate::ErrorKind::Io).
     Error,
