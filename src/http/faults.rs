@@ -7,6 +7,9 @@ pub(super) fn into_ureq(fault: Fault) -> ureq::Error {
     ureq::Error::Other(Box::new(fault))
 }
 
+/// An end that comes too early.
+pub(super) const CUT: &str = "the connection was closed before the response was whole";
+
 pub(super) fn fault_of(error: ureq::Error) -> Fault {
     use ureq::Error as E;
     match error {
@@ -14,11 +17,7 @@ pub(super) fn fault_of(error: ureq::Error) -> Fault {
             Ok(fault) => *fault,
             Err(other) => Fault::with_source(ErrorKind::Protocol, "the exchange failed", other),
         },
-        E::Io(error) => Fault::with_source(
-            ErrorKind::Truncated,
-            "the connection was closed before the response was whole",
-            error,
-        ),
+        E::Io(error) => Fault::with_source(ErrorKind::Truncated, CUT, error),
         // It had bytes that make no sense without those to come: a chunk's size, or its end.
         E::BodyStalled => Fault::new(
             ErrorKind::Truncated,

@@ -40,13 +40,11 @@ struct Kept {
     agent: ureq::Agent,
 }
 
-/// An agent in use, and what it is to be used with. As this goes, the connection of the last exchange
-/// goes back, if it can be used again.
+/// An agent in use. As this goes, it goes back with the connection of the last exchange, if that can be
+/// used again.
 pub(super) struct Lease {
     /// Taken out as this is dropped.
     agent: Option<ureq::Agent>,
-    /// Until it is used. Else there will be a new one.
-    pub(super) connection: Option<Box<Connection>>,
     host: Arc<Host>,
     shed: u32,
 }
@@ -80,7 +78,8 @@ impl Drop for Lease {
 }
 
 impl Host {
-    pub(super) fn lease(self: &Arc<Self>, client: &Client) -> Lease {
+    /// With the connection that it is to be used on, unless that is to be a new one.
+    pub(super) fn lease(self: &Arc<Self>, client: &Client) -> (Lease, Option<Box<Connection>>) {
         let is_old = |kept: &Kept| kept.since.elapsed() >= client.idle_age;
         loop {
             let mut idle = self.idle.lock();
@@ -96,12 +95,12 @@ impl Host {
                 Some(kept) => (Some(kept.connection), kept.agent),
                 None => (None, client.agent()),
             };
-            return Lease {
+            let lease = Lease {
                 agent: Some(agent),
-                connection,
                 host: Arc::clone(self),
                 shed,
             };
+            return (lease, connection);
         }
     }
 

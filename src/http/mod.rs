@@ -226,8 +226,7 @@ impl Client {
     ) -> Result<Response, Fault> {
         let bare = without_credentials(ask.url);
         let uri = uri_of(bare.as_ref().unwrap_or(ask.url))?;
-        let mut lease = host.lease(self);
-        let idle = lease.connection.take();
+        let (lease, idle) = host.lease(self);
         let request = || {
             let mut request = self.request(uri.clone(), ask.headers, ask.has_left);
             redirect::add_credentials(request.headers_mut(), ask.url);
@@ -312,8 +311,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) deadline: Option<Deadline>,
 }
 
-/// User name and password go into a header. In ureq's pool they would make connections of one
-/// host differ.
+/// Of a URL whose user name and password, if it has some, are in a header.
 fn uri_of(bare: &Url) -> Result<Uri, Fault> {
     if bare.as_str().len() > LONGEST_URL {
         let detail = format!("the URL is longer than {LONGEST_URL} bytes");

@@ -9,7 +9,7 @@ use http::{HeaderMap, Version};
 
 use super::LowSpeed;
 use super::buffers::INPUT;
-use super::faults::fault_of;
+use super::faults::{CUT, fault_of};
 use super::framing::Framing;
 use super::host::Lease;
 use super::pace::Pace;
@@ -147,10 +147,7 @@ impl Counted {
         let most = most.min(buffer.len());
         let amount = self.connection.read(&mut buffer[..most])?;
         if amount == 0 {
-            return Err(Fault::new(
-                ErrorKind::Truncated,
-                "the connection was closed before the response was whole",
-            ));
+            return Err(Fault::new(ErrorKind::Truncated, CUT));
         }
         self.left -= amount as u64;
         Ok(amount)

@@ -254,7 +254,7 @@ impl Connection {
     /// sends no more.
     pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         if self.buffers.input().is_empty() {
-            if into.len() >= LARGE {
+            if into.len() >= WORTH_A_READ {
                 self.limit();
                 let amount = read(&mut self.tls, &mut self.line, into);
                 return self.checked(amount);
@@ -354,7 +354,7 @@ fn late(idle: Duration, set: Duration) -> Fault {
 }
 
 /// A read into less than this is not worth a system call.
-const LARGE: usize = 16 * 1024;
+const WORTH_A_READ: usize = 16 * 1024;
 
 fn read(tls: &mut Option<Tls>, line: &mut Line, into: &mut [u8]) -> io::Result<usize> {
     match tls {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::journal::{Done, Journal};
+use super::memo::Memo;
 use super::names::numbered;
 use super::placing::{Target, key_of_part};
 use super::resource::resource;
@@ -88,13 +89,13 @@ impl Files {
     }
 
     /// What stands there, as this job may ask about it; `None` if it is known to be another's.
-    fn for_job(&self, file: Standing, report: &Report) -> Option<Standing> {
+    fn for_job(&self, file: Standing, report: &Report, its: &Memo) -> Option<Standing> {
         let is_anothers =
             |journal: &Journal| journal.is_anothers(&file.path, &self.to.path, report);
         if self.journal.as_ref().is_some_and(is_anothers) {
             return None;
         }
-        file.for_job(report)
+        file.for_job(its)
     }
 
     /// What there is to ask about: what stands in the job's place, or if that is another's, as after
@@ -105,19 +106,22 @@ impl Files {
         report: &Report,
         target: &Target,
     ) -> Option<Standing> {
-        let file = match self.for_job(file, report) {
-            None if self.to.on_exist == OnExist::SameOrBoth => self.own_near_by(report, target)?,
+        let its = Memo::of(report, None)?;
+        let file = match self.for_job(file, report, &its) {
+            None if self.to.on_exist == OnExist::SameOrBoth => {
+                self.own_near_by(report, &its, target)?
+            }
             file => file?,
         };
         Some(file).filter(Standing::can_be_asked_about)
     }
 
-    fn own_near_by(&self, report: &Report, target: &Target) -> Option<Standing> {
+    fn own_near_by(&self, report: &Report, its: &Memo, target: &Target) -> Option<Standing> {
         let own = target.number?;
         let at = |number| Standing::at(&numbered(&target.path, number)).ok()?;
         let its_own = |file: Standing| {
-            let is_own = file.is_of(report);
-            is_own.then(|| self.for_job(file, report))?
+            let is_own = file.is_of(its);
+            is_own.then(|| self.for_job(file, report, its))?
         };
         for distance in 1..=NEAR {
             let (below, above) = (own.checked_sub(distance), own.checked_add(distance));
@@ -161,11 +165,13 @@ impl Files {
         target: &Target,
         body: &Body<'_>,
     ) -> Result<Option<Landed>, Fault> {
+        let its = Memo::of(body.report(), None);
+        let is_what_comes = |file: &Standing| self.is_what_comes(file, its.as_ref(), body);
         if let Some(first) = target.first() {
             let Some(file) = self.standing(&first)? else {
                 return Ok(None);
             };
-            if self.is_what_comes(&file, body)? {
+            if is_what_comes(&file)? {
                 return Ok(Some(Landed::there(file)));
             }
         }
@@ -174,16 +180,21 @@ impl Files {
         }
         let length = body.content_length();
         let may_be = |file: &Standing| length.is_none_or(|length| length == file.bytes);
-        let is_it = |file: &Standing| Ok(may_be(file) && self.is_what_comes(file, body)?);
+        let is_it = |file: &Standing| Ok(may_be(file) && is_what_comes(file)?);
         let copy = self.copy_of(&target.path, is_it)?;
         Ok(copy.ok().map(Landed::there))
     }
 
-    fn is_what_comes(&self, file: &Standing, body: &Body<'_>) -> Result<bool, Fault> {
+    fn is_what_comes(
+        &self,
+        file: &Standing,
+        its: Option<&Memo>,
+        body: &Body<'_>,
+    ) -> Result<bool, Fault> {
         let request = &body.report().request;
         // Of a part that somebody asks for, others are as long and as old.
         let may_be = || {
-            let file = self.for_job(file.clone(), body.report());
+            let file = its.and_then(|its| self.for_job(file.clone(), body.report(), its));
             !has_conditions(request.headers()) && file.is_some_and(|file| file.is_same_as(body))
         };
         Ok(self.is_it(file, request)?.unwrap_or_else(may_be))

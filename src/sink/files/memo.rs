@@ -23,6 +23,7 @@ pub(super) struct Memo {
 }
 
 impl Memo {
+    /// Of what answers this job, or is asked by it now.
     pub(super) fn of(report: &Report, etag: Option<&HeaderValue>) -> Option<Self> {
         Some(Self {
             etag: etag.cloned(),
@@ -31,15 +32,14 @@ impl Memo {
         })
     }
 
-    /// It is of the URL that answers, or is asked now.
-    pub(super) fn is_from(&self, report: &Report) -> bool {
-        Some(&self.from) == resource(report).as_ref()
+    /// One URL has answered both.
+    pub(super) fn is_from(&self, other: &Self) -> bool {
+        self.from == other.from
     }
 
-    /// It is of that, or this request's URL led there in its time.
-    pub(super) fn is_of(&self, report: &Report) -> bool {
-        let is_of = |url| fingerprint(url) == self.of;
-        self.is_from(report) || report.request.url().is_some_and(is_of)
+    /// Or it was another that the same URL led to in its time.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        self.is_from(other) || self.of == other.of
     }
 
     /// Best effort: without it the server is asked by date.

@@ -14,7 +14,6 @@ use super::part::show;
 use crate::body::Body;
 use crate::digest::Check;
 use crate::fault::Fault;
-use crate::outcome::Report;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -52,12 +51,12 @@ impl Standing {
 
     /// As this job may ask about it: the tag of another URL says nothing here (RFC 9110, section 8.8.3),
     /// and of what another request has fetched the date does not either. That is told by its bytes alone.
-    pub(super) fn for_job(mut self, report: &Report) -> Option<Self> {
+    pub(super) fn for_job(mut self, its: &Memo) -> Option<Self> {
         if let Some(memo) = &mut self.memo {
-            if !memo.is_of(report) {
+            if !memo.is_of(its) {
                 return None;
             }
-            if !memo.is_from(report) {
+            if !memo.is_from(its) {
                 memo.etag = None;
             }
         }
@@ -69,8 +68,8 @@ impl Standing {
     }
 
     /// It is known whose it is: this job's.
-    pub(super) fn is_of(&self, report: &Report) -> bool {
-        self.memo.as_ref().is_some_and(|memo| memo.is_of(report))
+    pub(super) fn is_of(&self, its: &Memo) -> bool {
+        self.memo.as_ref().is_some_and(|memo| memo.is_of(its))
     }
 
     /// There is something to ask by: an answer to no question shows nothing.
