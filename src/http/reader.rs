@@ -8,7 +8,6 @@ use http::response::Parts;
 use http::{HeaderMap, Version};
 
 use super::LowSpeed;
-use super::buffers::INPUT;
 use super::faults::{CUT, fault_of};
 use super::framing::Framing;
 use super::host::Lease;
@@ -23,9 +22,6 @@ const DRAIN: usize = 64 * 1024;
 /// Nor is a body worth more time that comes in drips.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// So large a body is worth having one copy less.
-const LARGE: u64 = INPUT as u64;
-
 /// The body of a response: ends with `Ok(0)` only where the framing says that it is whole.
 pub(crate) struct Reader {
     source: Source,
@@ -35,7 +31,7 @@ pub(crate) struct Reader {
 }
 
 enum Source {
-    /// ureq, which knows all framings, and has the bytes go through its buffer.
+    /// ureq, which knows all framings, and has the bytes go through its buffer and its states.
     Framed(ureq::BodyReader<'static>),
     /// So many bytes of the connection, which come from there to where they are wanted.
     Counted(Counted),
@@ -59,7 +55,7 @@ impl Reader {
     ) -> Self {
         let is_plain = parts.version == Version::HTTP_11;
         let source = match framing {
-            Framing::Length(left) if is_plain && left > LARGE => {
+            Framing::Length(left) if is_plain && left > 0 => {
                 // Ours again, with what has been read of the body.
                 drop(body);
                 let lent = wire::note(|wire| wire.done.take());
