@@ -147,7 +147,7 @@ mod alone {
 
         fn finish(&mut self) {
             let job = self.running.pop_front().expect("one runs");
-            self.state.finish(job.needs, None);
+            self.state.finish(job.needs, None, 0);
             self.state.read(job.batch);
         }
 
@@ -247,7 +247,7 @@ impl schedule::Work for Job {
     }
 
     fn run(self, turn: &mut schedule::Turn<'_, Self>) {
-        turn.finish();
+        turn.finish(0);
         self.circle.ticket.read(1);
         submit(&self.circle);
         if self.circle.ran.fetch_add(1, Ordering::Relaxed) % 1000 == 999 {

@@ -43,6 +43,7 @@ const DEFAULT_MAX_BODY: u64 = 64 * 1024 * 1024;
 const DEFAULT_IDLE_AGE: Duration = Duration::from_secs(15);
 /// How many hosts' idle connections are kept, so that file handles are left.
 const IDLE_HOSTS: usize = 64;
+const LEAST_UNREAD: NonZeroUsize = non_zero(64);
 
 /// The settings of a [`Downloader`].
 ///
@@ -193,7 +194,11 @@ impl Builder {
     }
 
     /// How many outcomes of a batch may wait to be read, or be on their way, before the batch
-    /// pauses. The default is twice the number of workers.
+    /// pauses. The default is four times the number of workers, and 64 at least: a fast host fills a
+    /// smaller number before the consumer is awake.
+    ///
+    /// A body in memory counts for one more with each MiB, whatever it takes: at 128 no more than about
+    /// 128 MiB wait, besides the bodies that are on their way.
     pub fn unread(mut self, outcomes: NonZeroUsize) -> Self {
         self.unread = Some(outcomes);
         self
@@ -609,7 +614,7 @@ impl Builder {
                 queue_timeout,
                 timeout_grace: timeout_grace.min(LONGEST_TIME),
             }),
-            unread: unread.unwrap_or_else(|| workers.saturating_mul(non_zero(2))),
+            unread: unread.unwrap_or_else(|| workers.saturating_mul(non_zero(4)).max(LEAST_UNREAD)),
             window: window.get() as u64,
             window_when_idle: window_when_idle.get().max(window.get()) as u64,
             max_body,

@@ -26,7 +26,6 @@ pub struct Report {
     pub(crate) secrets: Secrets,
 }
 
-/// How a job went so far.
 /// How many of its batch were let in before a request.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Before {
@@ -36,6 +35,7 @@ pub(crate) struct Before {
     pub(crate) alike: u32,
 }
 
+/// How a job went so far.
 #[derive(Clone, Default)]
 pub(crate) struct Progress {
     pub(crate) attempts: u32,

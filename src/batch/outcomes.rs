@@ -88,14 +88,14 @@ impl<T> Outcomes<T> {
         let message = self.taken.pop().expect("it waits until there is one");
         let Message::Outcome {
             index,
-            has_run,
+            tokens,
             item,
         } = message
         else {
             return None;
         };
         self.received += 1;
-        self.owed += usize::from(has_run);
+        self.owed += tokens;
         self.pay_back();
         Some((index, item))
     }

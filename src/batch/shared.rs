@@ -34,7 +34,8 @@ pub(super) struct Shared<S: Sink> {
 pub(super) enum Message<T> {
     Outcome {
         index: u64,
-        has_run: bool,
+        /// Of the batch's unread outcomes; none where the job has not run.
+        tokens: usize,
         item: Result<T, Error>,
     },
     /// Look again: workers idle, or the last `Jobs` is gone.
@@ -42,10 +43,10 @@ pub(super) enum Message<T> {
 }
 
 impl<S: Sink> Shared<S> {
-    fn deliver(&self, index: u64, has_run: bool, item: Result<S::Item, Error>) {
+    fn deliver(&self, index: u64, tokens: usize, item: Result<S::Item, Error>) {
         self.outcomes.send(Message::Outcome {
             index,
-            has_run,
+            tokens,
             item,
         });
     }
@@ -176,19 +177,24 @@ impl<S: Sink> Course for Shared<S> {
             Ok(part) => part,
             Err(fault) => return Err(Box::new((report, fault))),
         };
-        turn.finish();
+        let more = S::weight(&part);
+        turn.finish(more);
         let index = report.index;
         // What the item has no place for is dropped in there: a tag of the caller's, which may
         // panic.
         let item = catch_unwind(AssertUnwindSafe(|| S::item(part, head, report)))
             .map_err(|panic| Error::bare(panicked(panic), None));
-        self.deliver(index, true, item);
+        self.deliver(index, 1 + more, item);
         Ok(Finished::Delivered)
     }
 
     fn fail(&self, report: Report, fault: Fault, has_run: bool) {
         undisturbed(|| self.sink.failed(&report, &fault));
-        self.deliver(report.index, has_run, Err(Error::new(fault, report)));
+        self.deliver(
+            report.index,
+            usize::from(has_run),
+            Err(Error::new(fault, report)),
+        );
     }
 }
 

@@ -97,7 +97,7 @@ impl Running {
         if self.piece.is_some() {
             return self.end_piece(turn, End::Failed(fault));
         }
-        turn.finish();
+        turn.finish(0);
         self.course.fail(self.report, fault, true);
     }
 

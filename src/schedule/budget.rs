@@ -17,7 +17,8 @@ pub(super) struct Tokens {
     take: Sender<()>,
     give: Receiver<()>,
     capacity: NonZeroUsize,
-    /// Tokens in use beyond a capacity that was lowered meanwhile. Given back first.
+    /// Tokens in use beyond the capacity: it was lowered meanwhile, or they were charged. Given back
+    /// first.
     over: usize,
 }
 
@@ -56,6 +57,13 @@ impl Tokens {
     /// When none is left: the caller has looked, under the lock that guards them.
     pub(super) fn take(&self) {
         self.take.try_send(()).expect("a token is left");
+    }
+
+    /// So many more, whether there are as many left or not.
+    pub(super) fn charge(&mut self, more: usize) {
+        let free = self.capacity.get().saturating_sub(self.take.len());
+        (0..more.min(free)).for_each(|_| self.take());
+        self.over += more.saturating_sub(free);
     }
 
     pub(super) fn give_back(&mut self) {
@@ -160,6 +168,23 @@ mod tests {
         }
         tokens.give_back();
         assert!(tokens.are_left());
+    }
+
+    #[test]
+    fn what_is_charged_beyond_the_capacity_comes_back_first() {
+        let mut tokens = tokens(3);
+        tokens.take();
+        tokens.charge(5);
+        assert_eq!(tokens.in_use(), 6);
+        for in_use in [5, 4, 3] {
+            tokens.give_back();
+            assert_eq!(tokens.in_use(), in_use);
+            assert!(!tokens.are_left());
+        }
+        tokens.give_back();
+        assert!(tokens.are_left());
+        tokens.charge(0);
+        assert_eq!(tokens.in_use(), 2);
     }
 
     #[test]

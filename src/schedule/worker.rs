@@ -129,11 +129,13 @@ impl<W: Work> Turn<'_, W> {
     /// The job is done: its tokens go back (but for the one of its unread outcome), and the
     /// worker takes its next job, all in one go. An outcome is delivered after this, so that
     /// who reads it finds the tokens free.
-    pub(crate) fn finish(&mut self) {
+    ///
+    /// `more`: how many tokens of unread outcomes that one takes, besides the one that it has.
+    pub(crate) fn finish(&mut self, more: usize) {
         if let Now::Holds(_, needs) = self.now {
             self.post.end();
             let held = self.held;
-            self.now = Now::Next(self.shared.next(|state| state.finish(needs, held)));
+            self.now = Now::Next(self.shared.next(|state| state.finish(needs, held, more)));
         }
     }
 
@@ -228,7 +230,7 @@ fn run_one<W: Work>(
     if catch_unwind(AssertUnwindSafe(|| work.run(&mut turn))).is_err() {
         log::error!("a job panicked outside of the caller's code");
     }
-    turn.finish();
+    turn.finish(0);
     match turn.now {
         Now::Next(next) => next,
         Now::Holds(..) => unreachable!("finished above"),

@@ -18,6 +18,10 @@ pub(crate) struct Memory {
 /// are there.
 const BELIEVED: u64 = 1024 * 1024;
 
+/// A body counts for one unread outcome more with each of these, so that what waits to be read is
+/// bounded in bytes as well.
+const HEAVY: usize = 1024 * 1024;
+
 impl Memory {
     /// The first body goes into this buffer, if there is one.
     pub(crate) fn new(limit: u64, buffer: Option<Vec<u8>>) -> Self {
@@ -52,6 +56,10 @@ impl Sink for Memory {
                 Err(Fault::from_io(error, "reading the body failed"))
             }
         }
+    }
+
+    fn weight((body, _): &Self::Part) -> usize {
+        body.len() / HEAVY
     }
 
     fn item((body, spares): Self::Part, head: Option<Head>, report: Report) -> Fetched {

@@ -73,5 +73,10 @@ pub(crate) trait Sink: Send + Sync + 'static {
     /// A job came to nothing.
     fn failed(&self, _: &Report, _: &Fault) {}
 
+    /// How many unread outcomes this counts for, besides the one that it is.
+    fn weight(_: &Self::Part) -> usize {
+        0
+    }
+
     fn item(part: Self::Part, head: Option<Head>, report: Report) -> Self::Item;
 }

@@ -147,6 +147,34 @@ fn a_batch_that_is_never_read_delays_no_other_even_on_the_same_host() {
 }
 
 #[test]
+fn bodies_that_are_never_read_are_bounded_in_bytes_and_delay_no_other_batch() {
+    let origin = Origin::start(|incoming| match incoming.target() {
+        "/small" => Reply::ok("small"),
+        _ => Reply::ok(vec![b'x'; 3 << 20]),
+    });
+    // Each of the large ones counts for four.
+    let downloader = with(|b| b.workers(1).unread(n(16)));
+    let mut unread = downloader.fetch_all(vec![origin.url("/large"); 20]);
+    unread.next().unwrap().unwrap();
+    // They take turns.
+    let read = downloader.fetch_all(vec![origin.url("/small"); 40]);
+    assert_eq!(read.flatten().count(), 40);
+    let targets = origin.targets();
+    let of_unread = targets.iter().filter(|t| *t == "/large").count();
+    assert!(of_unread <= 1 + 4, "{of_unread} wait, of 3 MiB each");
+    assert_eq!(unread.flatten().count(), 19);
+}
+
+#[test]
+fn a_body_that_counts_for_more_than_all_that_may_be_unread_comes_as_any_other() {
+    let origin = Origin::start(|_| Reply::ok(vec![b'x'; 3 << 20]));
+    let downloader = with(|b| b.unread(n(1)));
+    let pages = downloader.fetch_all(vec![origin.url("/"); 5]);
+    let sizes: Vec<_> = pages.map(|page| page.unwrap().body().len()).collect();
+    assert_eq!(sizes, [3 << 20; 5]);
+}
+
+#[test]
 fn a_batch_is_read_on_another_thread_than_the_one_that_made_it() {
     let origin = echo();
     let downloader = once();

@@ -22,13 +22,15 @@ impl<W: Work> State<W> {
         self.rest_budgets(needs);
     }
 
-    /// A job is done. The token of its unread outcome stays with that. That of its first budget
-    /// is held back until then, if there is a time.
-    pub(in super::super) fn finish(&mut self, needs: Needs, held: Option<Instant>) {
+    /// A job is done. The token of its unread outcome stays with that, which takes so many `more`
+    /// of them. That of its first budget is held back until then, if there is a time.
+    pub(in super::super) fn finish(&mut self, needs: Needs, held: Option<Instant>, more: usize) {
         let mut back = Needs::NONE;
         for id in self.hold(needs, held).iter() {
-            if self.budgets.get(id).is_some_and(|b| b.key.is_some()) {
-                back.add(id);
+            match self.budgets.get_mut(id) {
+                Some(budget) if budget.key.is_some() => back.add(id),
+                Some(unread) => unread.tokens.charge(more),
+                None => {}
             }
         }
         self.give_back(back);

@@ -93,7 +93,7 @@ fn end_in_hand(end: impl FnOnce(&Rig, &Client) + Send + 'static) {
         let (leave, left) = bounded::<()>(0);
         client.submit_act(0, &[key(0)], move |turn| {
             goes.recv().unwrap();
-            turn.finish();
+            turn.finish(0);
             finished.send(()).unwrap();
             let _ = left.recv();
             Then::Done
@@ -145,7 +145,7 @@ fn a_job_that_has_given_its_tokens_back_is_not_interrupted() {
         let inner = Arc::clone(&wire);
         client.submit_act(0, &[key(0)], move |turn| {
             inner.attach(turn.post());
-            turn.finish();
+            turn.finish(0);
             finished.send(()).unwrap();
             let _ = left.recv();
             Then::Done

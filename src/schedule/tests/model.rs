@@ -49,6 +49,8 @@ pub(super) struct Job {
     begun: bool,
     /// When it came to where it waits.
     since: u64,
+    /// Of its batch\'s unread outcomes, those that its own has.
+    tokens: usize,
 }
 
 pub(super) struct Model {
@@ -149,6 +151,7 @@ impl Model {
             latest: NEVER,
             begun: false,
             since: 0,
+            tokens: 0,
         });
         self.enter(id, false, None);
         id
@@ -218,9 +221,12 @@ impl Model {
         assert_eq!(job, None, "can run and is not picked");
     }
 
-    pub(super) fn finish(&mut self, job: usize) {
-        self.give_back(&self.jobs[job].keys.clone());
-        self.jobs[job].is = Is::Ran;
+    pub(super) fn finish(&mut self, id: usize, more: usize) {
+        self.give_back(&self.jobs[id].keys.clone());
+        let job = &mut self.jobs[id];
+        job.is = Is::Ran;
+        job.tokens = 1 + more;
+        self.batches[job.batch].unread += more;
     }
 
     pub(super) fn again(&mut self, job: usize, keys: Option<Vec<usize>>, at: Option<u64>) {
@@ -251,6 +257,7 @@ impl Model {
                 latest,
                 begun: true,
                 since: 0,
+                tokens: 0,
             });
             self.enter(id, true, None);
         }
@@ -265,9 +272,12 @@ impl Model {
         !jobs.any(|(other, job)| other != id && job.family == family && lives(job))
     }
 
-    pub(super) fn read(&mut self, job: usize) {
-        self.jobs[job].is = Is::Over;
-        self.batches[self.jobs[job].batch].unread -= 1;
+    /// How many tokens come back with it.
+    pub(super) fn read(&mut self, id: usize) -> usize {
+        let job = &mut self.jobs[id];
+        job.is = Is::Over;
+        self.batches[job.batch].unread -= job.tokens;
+        job.tokens
     }
 
     pub(super) fn cancel(&mut self, batch: usize) {

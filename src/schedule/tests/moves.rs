@@ -31,6 +31,7 @@ const FINISH: Step = Step::Finish {
     job: 0,
     resident: true,
     held: None,
+    more: 0,
 };
 const RELEASE: Step = Step::Release { permit: 0 };
 

@@ -116,7 +116,7 @@ impl Work for Job {
             Err(panic) if panic.is::<Uncaught>() => resume_unwind(panic),
             Err(_) => Fate::Panicked,
         };
-        turn.finish();
+        turn.finish(0);
         self.report.send(fate);
     }
 

@@ -179,6 +179,7 @@ impl Run {
                 job,
                 resident,
                 held,
+                more,
             } => {
                 let (id, job) = self.running.remove(nth(&self.running, job)?);
                 if resident {
@@ -186,8 +187,8 @@ impl Run {
                 }
                 let held = self.hold(id, held);
                 if self.model.is_last(id) {
-                    self.model.finish(id);
-                    self.state.finish(job.needs, held);
+                    self.model.finish(id, more);
+                    self.state.finish(job.needs, held, more);
                 } else {
                     self.model.divide(id, None, 0);
                     self.state.again(job.batch, job.needs, held, [], None);
@@ -242,8 +243,8 @@ impl Run {
             Step::Read { outcome } => {
                 let job = self.model.outcome(outcome)?;
                 let batch = self.model.jobs[job].batch;
-                self.model.read(job);
-                self.state.read(self.batches[batch].0);
+                let tokens = self.model.read(job);
+                (0..tokens).for_each(|_| self.state.read(self.batches[batch].0));
             }
             Step::WantsMore { batch } => {
                 let batch = nth(&self.batches, batch)?;

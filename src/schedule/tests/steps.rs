@@ -28,6 +28,7 @@ pub(super) enum Step {
         job: Which,
         resident: bool,
         held: Option<u64>,
+        more: usize,
     },
     Again {
         job: Which,
@@ -120,6 +121,7 @@ fn step((kind, which, bits): (u8, Which, u32)) -> Step {
             job,
             resident: bits % 2 == 0,
             held: ((bits >> 4) % 4 == 0).then_some(millis),
+            more: [0, 0, 1, 5][(bits >> 2) as usize % 4],
         },
         23..26 => {
             let keys = (bits >> 30 == 0).then_some(keys);

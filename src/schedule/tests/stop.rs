@@ -104,7 +104,7 @@ fn a_job_on_its_way_to_a_worker_ends_with_the_stop() {
         let (finished, is_finished) = bounded(1);
         let (leave, left) = bounded::<()>(0);
         client.submit_act(0, &[key(0)], move |turn| {
-            turn.finish();
+            turn.finish(0);
             finished.send(()).unwrap();
             let _ = left.recv();
             Then::Done

@@ -229,7 +229,7 @@ fn a_job_can_submit_after_it_has_given_its_tokens_back() {
         let client = Arc::new(rig.open(10));
         let inner = Arc::clone(&client);
         client.submit_act(0, &[key(0)], move |turn| {
-            turn.finish();
+            turn.finish(0);
             inner.submit(1, &[key(0)], || {});
             Then::Done
         });

@@ -87,6 +87,7 @@ impl Run {
                 job: 0,
                 resident: true,
                 held: None,
+                more: 0,
             });
             self.do_all(&Step::Read { outcome: 0 });
             self.do_all(&Step::Release { permit: 0 });
