@@ -197,8 +197,8 @@ impl Builder {
     /// pauses. The default is four times the number of workers, and 64 at least: a fast host fills a
     /// smaller number before the consumer is awake.
     ///
-    /// A body in memory counts for one more with each MiB, whatever it takes: at 128 no more than about
-    /// 128 MiB wait, besides the bodies that are on their way.
+    /// A body in memory counts for one more with each MiB: at 128 the batch pauses when about 128 MiB
+    /// wait. Those that are on their way then come to it, a worker's each.
     pub fn unread(mut self, outcomes: NonZeroUsize) -> Self {
         self.unread = Some(outcomes);
         self

@@ -49,7 +49,7 @@ pub(super) struct Job {
     begun: bool,
     /// When it came to where it waits.
     since: u64,
-    /// Of its batch\'s unread outcomes, those that its own has.
+    /// Of its batch's unread outcomes, those that its own has.
     tokens: usize,
 }
 
