@@ -1,6 +1,7 @@
 //! The buffers of a connection, which it has only while it is in use.
 
 use std::cell::RefCell;
+use std::io::{self, Read};
 
 use ureq::unversioned::transport::Buffers;
 
@@ -11,109 +12,187 @@ pub(super) const MAX_HEADER: usize = 64 * 1024;
 pub(super) const INPUT: usize = 128 * 1024;
 /// Each line of a request has to fit. Memory that is not written to costs nothing.
 const OUTPUT: usize = 64 * 1024;
+/// Some records of TLS, which are of 16 KiB at most. rustls by itself reads 4 KiB at a time.
+const SEALED: usize = 64 * 1024;
 
 /// A thread runs one exchange at a time: its buffers go from connection to connection, warm in
-/// its cache, and an idle connection has none.
+/// its cache, and an idle connection has none. Those that are not here are lent, or never were wanted.
+#[derive(Default)]
 struct Spare {
     input: Vec<u8>,
     output: Vec<u8>,
+    sealed: Vec<u8>,
 }
+
+/// One of a thread's buffers.
+type Which = fn(&mut Spare) -> &mut Vec<u8>;
 
 thread_local! {
-    static SPARE: RefCell<Option<Spare>> = const { RefCell::new(None) };
+    static SPARE: RefCell<Spare> = RefCell::default();
 }
 
+/// Has this be a buffer, if it is none yet.
+fn borrow(buffer: &mut Vec<u8>, which: Which, length: usize) {
+    if buffer.is_empty() {
+        let spare = SPARE.try_with(|spare| std::mem::take(which(&mut spare.borrow_mut())));
+        // Not there the first time, and where the thread is ending.
+        let spare = spare.ok().filter(|spare| !spare.is_empty());
+        *buffer = spare.unwrap_or_else(|| vec![0; length]);
+    }
+}
+
+/// Where the thread is ending it is freed.
+fn give_back(buffer: &mut Vec<u8>, which: Which) {
+    let buffer = std::mem::take(buffer);
+    if !buffer.is_empty() {
+        let _ = SPARE.try_with(|spare| *which(&mut spare.borrow_mut()) = buffer);
+    }
+}
+
+/// Bytes that have arrived and not been consumed.
 #[derive(Default)]
-pub(super) struct Lent {
-    input: Vec<u8>,
-    output: Vec<u8>,
-    /// Where the input that has arrived and not been consumed begins and ends.
+struct Arrived {
+    buffer: Vec<u8>,
     start: usize,
     end: usize,
+}
+
+impl Arrived {
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    fn room(&mut self, which: Which, length: usize) -> &mut [u8] {
+        borrow(&mut self.buffer, which, length);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.end > self.buffer.len() / 2 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    fn add(&mut self, amount: usize) {
+        self.end += amount;
+        assert!(
+            self.end <= self.buffer.len(),
+            "more than there was room for"
+        );
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.start += amount;
+        assert!(self.start <= self.end, "more than there was");
+    }
+
+    fn give_back(&mut self, which: Which) {
+        (self.start, self.end) = (0, 0);
+        give_back(&mut self.buffer, which);
+    }
+}
+
+/// What ureq reads from and writes to.
+#[derive(Default)]
+pub(super) struct Lent {
+    input: Arrived,
+    output: Vec<u8>,
     /// The last look at the input consumed some of it: another may as well.
     progress: bool,
 }
 
 impl Lent {
-    fn borrow(&mut self) {
-        if !self.input.is_empty() {
-            return;
-        }
-        let spare = SPARE.try_with(RefCell::take).ok().flatten();
-        let spare = spare.unwrap_or_else(|| Spare {
-            input: vec![0; INPUT],
-            output: vec![0; OUTPUT],
-        });
-        (self.input, self.output) = (spare.input, spare.output);
-        (self.start, self.end) = (0, 0);
-    }
+    const INPUT: Which = |spare| &mut spare.input;
+    const OUTPUT: Which = |spare| &mut spare.output;
 
     /// Gives the buffers back, if there is nothing in them.
     pub(super) fn give_back(&mut self) {
-        if self.start == self.end && !self.input.is_empty() {
-            let spare = Spare {
-                input: std::mem::take(&mut self.input),
-                output: std::mem::take(&mut self.output),
-            };
-            (self.start, self.end) = (0, 0);
-            // Where the thread is ending they are freed.
-            let _ = SPARE.try_with(|kept| kept.replace(Some(spare)));
+        if self.input.bytes().is_empty() {
+            self.input.give_back(Self::INPUT);
+            give_back(&mut self.output, Self::OUTPUT);
         }
-    }
-
-    fn free(&mut self) -> &mut [u8] {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        } else if self.end > self.input.len() / 2 {
-            self.input.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        &mut self.input[self.end..]
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        (self.start, self.end) = (0, 0);
-        self.give_back();
+        self.input.give_back(Self::INPUT);
+        give_back(&mut self.output, Self::OUTPUT);
     }
 }
 
 impl Buffers for Lent {
     fn output(&mut self) -> &mut [u8] {
-        self.borrow();
+        borrow(&mut self.output, Self::OUTPUT, OUTPUT);
         &mut self.output
     }
 
     fn input(&self) -> &[u8] {
-        &self.input[self.start..self.end]
+        self.input.bytes()
     }
 
     fn input_append_buf(&mut self) -> &mut [u8] {
-        self.borrow();
-        self.free()
+        self.input.room(Self::INPUT, INPUT)
     }
 
     fn input_appended(&mut self, amount: usize) {
-        self.end += amount;
-        assert!(self.end <= self.input.len(), "more than there was room for");
+        self.input.add(amount);
     }
 
     fn input_consume(&mut self, amount: usize) {
         self.progress = amount > 0;
-        self.start += amount;
-        assert!(self.start <= self.end, "more than there was");
+        self.input.consume(amount);
     }
 
     /// For the body of a request, of which ours have none.
     fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
-        self.borrow();
-        self.free();
-        (&mut self.input[self.end..], &mut self.output)
+        borrow(&mut self.output, Self::OUTPUT, OUTPUT);
+        (self.input.room(Self::INPUT, INPUT), &mut self.output)
     }
 
     fn can_use_input(&self) -> bool {
-        self.start < self.end && self.progress
+        self.progress && !self.input.bytes().is_empty()
+    }
+}
+
+/// What has come over TLS and has not been opened.
+#[derive(Default)]
+pub(super) struct Sealed(Arrived);
+
+impl Sealed {
+    const BUFFER: Which = |spare| &mut spare.sealed;
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.bytes().is_empty()
+    }
+
+    /// Reads once.
+    pub(super) fn fill(&mut self, from: &mut impl Read) -> io::Result<()> {
+        let amount = from.read(self.0.room(Self::BUFFER, SEALED))?;
+        self.0.add(amount);
+        Ok(())
+    }
+
+    /// Gives the buffer back, if there is nothing in it.
+    pub(super) fn give_back(&mut self) {
+        if self.is_empty() {
+            self.0.give_back(Self::BUFFER);
+        }
+    }
+}
+
+/// Of what there is: nothing is no end.
+impl Read for Sealed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let amount = self.0.bytes().read(into)?;
+        self.0.consume(amount);
+        Ok(amount)
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        self.0.give_back(Self::BUFFER);
     }
 }
 

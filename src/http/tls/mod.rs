@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig, ClientConnection, InvalidMessage, ProtocolVersion};
 
+use super::buffers::Sealed;
 use super::line::Line;
 use super::wire;
 use crate::fault::{ErrorKind, Fault};
@@ -20,6 +21,8 @@ pub(crate) use config::{ClientCertPem, Settings};
 /// The TLS side of a connection.
 pub(super) struct Tls {
     connection: Box<ClientConnection>,
+    /// Since the handshake.
+    sealed: Sealed,
     client_auth: ClientAuth,
     /// The server has not said yet whether what it got suffices.
     unanswered: bool,
@@ -39,6 +42,7 @@ impl Tls {
             .map_err(|e| Fault::with_source(ErrorKind::Tls, "cannot begin the TLS handshake", e))?;
         let mut tls = Self {
             connection: Box::new(connection),
+            sealed: Sealed::default(),
             client_auth: ClientAuth::Unasked,
             unanswered: false,
         };
@@ -74,14 +78,33 @@ impl Tls {
         }
     }
 
-    /// Nothing that has been decrypted waits to be read, nor has the server said that it ends.
+    /// Nothing that has come waits to be read, nor has the server said that it ends.
     pub(super) fn is_silent(&mut self) -> bool {
+        // What is left may be a ticket, which is for nobody to read.
+        while self.has_nothing_open() && !self.sealed.is_empty() {
+            if !matches!(self.open(), Ok(1..)) {
+                return false;
+            }
+        }
+        self.sealed.give_back();
+        self.has_nothing_open()
+    }
+
+    fn has_nothing_open(&mut self) -> bool {
         let waiting = self.connection.reader().fill_buf().map(drop);
         waiting.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     fn take_in(&mut self, line: &mut Line) -> io::Result<usize> {
-        let amount = self.connection.read_tls(line)?;
+        if self.sealed.is_empty() {
+            self.sealed.fill(line)?;
+        }
+        self.open()
+    }
+
+    /// Some of what has come; of nothing, the end.
+    fn open(&mut self) -> io::Result<usize> {
+        let amount = self.connection.read_tls(&mut self.sealed)?;
         self.connection
             .process_new_packets()
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
