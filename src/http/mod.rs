@@ -81,6 +81,8 @@ pub(crate) struct Client {
     low_speed: Option<LowSpeed>,
     dialer: transport::Dialer,
     headers: HeaderMap,
+    /// They leave the connection's end to the server.
+    keeps: bool,
     /// The same for jobs that a redirect has led to another origin.
     headers_elsewhere: HeaderMap,
     redirects: redirect::Policy,
@@ -172,6 +174,7 @@ impl Client {
             },
             // That nothing comes is as fast as that.
             low_speed: low_speed.filter(|least| least.bytes > 0),
+            keeps: keeps_alive(&headers),
             headers,
             headers_elsewhere,
             redirects,
@@ -271,7 +274,7 @@ impl Client {
             fault if fault.kind == ErrorKind::Protocol && wire.reused => fault.passing(),
             fault => fault,
         });
-        let keeps = || keeps_alive(ask.headers) && keeps_alive(&self.headers);
+        let keeps = || self.keeps && keeps_alive(ask.headers);
         let result = result.and_then(|response| Response::new(response, keeps));
         let broke = matches!(&result, Err(fault) if fault.kind == ErrorKind::Truncated);
         (result, broke && wire.reused && wire.answered.is_none())

@@ -154,14 +154,14 @@ impl Resolver for Names {
         _: &Config,
         _: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let host = uri.host().unwrap_or_default();
-        let https = uri.scheme() == Some(&http::uri::Scheme::HTTPS);
-        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
         let mut found = self.empty();
         // ureq asks before it knows whether there is to be a new connection.
         if wire::note(|wire| wire.idle.is_some()) {
             return Ok(found);
         }
+        let host = uri.host().unwrap_or_default();
+        let https = uri.scheme() == Some(&http::uri::Scheme::HTTPS);
+        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
         if let Some(address) = literal(host) {
             found.push(SocketAddr::new(address, port));
             return Ok(found);
