@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Client;
+use super::agent;
 use super::circuit::{Circuit, HostBreaker};
 use super::transport::Connection;
-use super::wire;
 
 /// The connections to one host. Dropping it closes those that idle.
 ///
@@ -57,7 +57,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let done = wire::note(|wire| wire.done.take());
+        let done = agent::take_back();
         let (Some(connection), Some(agent)) = (done, self.agent.take()) else {
             return;
         };

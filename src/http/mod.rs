@@ -2,6 +2,7 @@
 //! who runs when.
 
 pub(crate) mod address;
+mod agent;
 mod buffers;
 mod circuit;
 mod content_range;
@@ -259,7 +260,8 @@ impl Client {
         ask: &Ask<'_>,
         timings: &mut Timings,
     ) -> (Result<Response, Fault>, bool) {
-        wire::begin(ask.post, ask.deadline, idle);
+        wire::begin(ask.post, ask.deadline);
+        agent::offer(idle);
         let result = agent.run(request);
         let wire = wire::end_of_header();
         timings.resolve += wire.resolve;

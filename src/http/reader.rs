@@ -8,6 +8,7 @@ use http::response::Parts;
 use http::{HeaderMap, Version};
 
 use super::LowSpeed;
+use super::agent;
 use super::faults::{CUT, fault_of};
 use super::framing::Framing;
 use super::host::Lease;
@@ -58,7 +59,7 @@ impl Reader {
             Framing::Length(left) if is_plain && left > 0 => {
                 // Ours again, with what has been read of the body.
                 drop(body);
-                let lent = wire::note(|wire| wire.done.take());
+                let lent = agent::take_back();
                 Source::Counted(Counted {
                     connection: lent.expect("ureq lets go of it with the body"),
                     left,
@@ -131,8 +132,7 @@ impl Reader {
             if body.keeps {
                 body.connection.is_left_alone();
             }
-            let before = wire::note(|wire| wire.done.replace(body.connection));
-            drop(before);
+            agent::give_back(body.connection);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Our end of ureq's transport: one connection, plain or TLS.
+//! One connection, plain or TLS.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -7,21 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
-use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
+use ureq::unversioned::transport::{Buffers, ConnectionDetails};
 
 use super::address;
 use super::buffers::{INPUT, Lent, MAX_HEADER};
 use super::dial::Dial;
-use super::faults::into_ureq;
 use super::line::{Line, too_early};
 use super::resolve::Names;
 use super::tls::Tls;
 use super::wire::{self, Reached};
 use crate::fault::{ErrorKind, Fault, Stage};
-
-/// How many bytes may come without one of a final response's header or a body among them. One
-/// read can bring more than the end of a header.
-const MAX_FRUITLESS: usize = 4 * INPUT;
 
 /// Makes connections for the agents of all hosts, with one TLS configuration: so a session
 /// that one of them began is resumed by the others.
@@ -51,35 +46,8 @@ impl fmt::Debug for Dialer {
     }
 }
 
-impl Connector<()> for Dialer {
-    type Out = Loan;
-
-    fn connect(
-        &self,
-        details: &ConnectionDetails<'_>,
-        _: Option<()>,
-    ) -> Result<Option<Loan>, ureq::Error> {
-        if let Some(idle) = wire::note(|wire| wire.idle.take()) {
-            return Ok(Some(Loan(Some(idle))));
-        }
-        let dialled = self
-            .dial(details)
-            .map_err(|fault| match wire::deadline_passed() {
-                Some(deadline)
-                    if matches!(fault.kind, ErrorKind::Timeout | ErrorKind::Cancelled) =>
-                {
-                    deadline.fault("before there was a connection")
-                }
-                _ => fault,
-            });
-        let dialled = dialled.map_err(|fault| fault.while_at(Stage::Connecting));
-        let lent = dialled.map(|connection| Loan(Some(Box::new(connection))));
-        lent.map(Some).map_err(into_ureq)
-    }
-}
-
 impl Dialer {
-    fn dial(&self, details: &ConnectionDetails<'_>) -> Result<Connection, Fault> {
+    pub(super) fn dial(&self, details: &ConnectionDetails<'_>) -> Result<Connection, Fault> {
         let start = Instant::now();
         let limit = self.limits.connect;
         let deadline = wire::note(|wire| wire.deadline);
@@ -149,31 +117,6 @@ enum State {
     Idle,
 }
 
-/// A connection, lent to ureq for an exchange. ureq drops it where the exchange is over, and so gives
-/// it back: whether a connection is kept, and for whom, is the host's affair.
-pub(super) struct Loan(Option<Box<Connection>>);
-
-/// It is on the thread that has lent it.
-impl Drop for Loan {
-    fn drop(&mut self) {
-        let before = wire::note(|wire| std::mem::replace(&mut wire.done, self.0.take()));
-        // Not under the borrow: this closes a socket.
-        drop(before);
-    }
-}
-
-impl Loan {
-    fn connection(&mut self) -> &mut Connection {
-        self.0.as_mut().expect("there until it is dropped")
-    }
-}
-
-impl fmt::Debug for Loan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Loan").field(&self.0).finish()
-    }
-}
-
 pub(super) struct Connection {
     line: Line,
     tls: Option<Tls>,
@@ -192,6 +135,28 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    pub(super) fn buffers(&mut self) -> &mut impl Buffers {
+        &mut self.buffers
+    }
+
+    /// A request, of which so much is in the output buffer.
+    pub(super) fn send(&mut self, amount: usize) -> Result<(), Fault> {
+        self.begin();
+        if wire::is_interrupted() {
+            return Err(interrupted());
+        }
+        let written = self.write(amount);
+        wire::note(|wire| {
+            wire.sent = Some(Instant::now());
+            wire.header = wire::Limit::of(self.limits.header);
+        });
+        written.map_err(|error| self.fault_of(error))
+    }
+
     fn begin(&mut self) {
         if self.state != State::InUse {
             let reused = self.state == State::Idle;
@@ -217,7 +182,7 @@ impl Connection {
     }
 
     /// Into the input buffer.
-    fn fill(&mut self) -> Result<usize, Fault> {
+    pub(super) fn fill(&mut self) -> Result<usize, Fault> {
         self.limit();
         // ureq takes all that it is shown for one header, be it several, and more.
         let is_header = wire::note(|wire| !wire.is_in_body);
@@ -360,55 +325,5 @@ fn read(tls: &mut Option<Tls>, line: &mut Line, into: &mut [u8]) -> io::Result<u
     match tls {
         Some(tls) => tls.read(line, into),
         None => line.read(into),
-    }
-}
-
-impl Transport for Loan {
-    fn buffers(&mut self) -> &mut dyn Buffers {
-        &mut self.connection().buffers
-    }
-
-    fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), ureq::Error> {
-        let connection = self.connection();
-        connection.begin();
-        if wire::is_interrupted() {
-            return Err(into_ureq(interrupted()));
-        }
-        let written = connection.write(amount);
-        wire::note(|wire| {
-            wire.sent = Some(Instant::now());
-            wire.header = wire::Limit::of(connection.limits.header);
-        });
-        written.map_err(|error| into_ureq(connection.fault_of(error)))
-    }
-
-    fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
-        let amount = self.connection().fill().map_err(into_ureq)?;
-        let fruitless = wire::note(|wire| {
-            if amount > 0 && wire.answered.is_none() {
-                wire.answered = Some(Instant::now());
-            }
-            wire.fruitless += amount;
-            wire.fruitless
-        });
-        if fruitless > MAX_FRUITLESS {
-            return Err(into_ureq(Fault::new(
-                ErrorKind::Protocol,
-                format!("{fruitless} bytes came, and no end of the header or trailer"),
-            )));
-        }
-        Ok(amount > 0)
-    }
-
-    /// ureq asks where a response has been read to its end and the connection may be used again. It
-    /// is not ureq's to keep: what is said not to be open is dropped.
-    fn is_open(&mut self) -> bool {
-        self.connection().is_left_alone();
-        false
-    }
-
-    fn is_tls(&self) -> bool {
-        let connection = self.0.as_ref();
-        connection.is_some_and(|connection| connection.tls.is_some())
     }
 }

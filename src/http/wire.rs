@@ -7,8 +7,6 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::tls::ClientAuth;
-use super::transport::Connection;
 use crate::deadline::Deadline;
 use crate::schedule::{Interrupt, Post};
 
@@ -33,12 +31,6 @@ pub(super) struct Wire {
     pub(super) header: Option<Limit>,
     pub(super) drain: Option<Limit>,
     pub(super) pace: Option<Limit>,
-    /// What the server got that asked for a client certificate in the handshake.
-    pub(super) client_auth: ClientAuth,
-    /// The connection to make the exchange on. Else a new one is.
-    pub(super) idle: Option<Box<Connection>>,
-    /// The one that it was made on, as soon as ureq has let go of it.
-    pub(super) done: Option<Box<Connection>>,
     post: Option<Arc<Post>>,
 }
 
@@ -97,16 +89,13 @@ thread_local! {
     static WIRE: RefCell<Wire> = RefCell::default();
 }
 
-/// Starts the notes of an exchange of the job at this post, on that connection if there is one.
-pub(super) fn begin(post: &Arc<Post>, deadline: Option<Deadline>, idle: Option<Box<Connection>>) {
-    let wire = Wire {
+/// Starts the notes of an exchange of the job at this post.
+pub(super) fn begin(post: &Arc<Post>, deadline: Option<Deadline>) {
+    WIRE.set(Wire {
         post: Some(Arc::clone(post)),
         deadline,
-        idle,
         ..Wire::default()
-    };
-    // What was noted before goes outside of the borrow: it may have a socket.
-    drop(WIRE.replace(wire));
+    });
 }
 
 /// What was noted up to the end of the response's header. The post stays: the body is read
@@ -115,14 +104,11 @@ pub(super) fn end_of_header() -> Wire {
     WIRE.with_borrow_mut(|wire| {
         let post = wire.post.clone();
         let deadline = wire.deadline;
-        // A response without a body is over.
-        let done = wire.done.take();
         std::mem::replace(
             wire,
             Wire {
                 post,
                 deadline,
-                done,
                 is_in_body: true,
                 ..Wire::default()
             },

@@ -10,12 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Uri;
-use ureq::config::Config;
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::NextTimeout;
 
 use super::dial::Verdicts;
-use super::faults::into_ureq;
 use super::wire;
 use crate::fault::Fault;
 use cache::Cache;
@@ -126,6 +122,21 @@ impl Names {
         self.0.flush();
     }
 
+    /// Where a URI's host is to be dialled.
+    pub(super) fn addresses(&self, uri: &Uri) -> Result<Vec<SocketAddr>, Fault> {
+        let host = uri.host().unwrap_or_default();
+        let https = uri.scheme() == Some(&http::uri::Scheme::HTTPS);
+        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
+        let at = |address| SocketAddr::new(address, port);
+        if let Some(address) = literal(host) {
+            return Ok(vec![at(address)]);
+        }
+        let start = Instant::now();
+        let addresses = self.0.addresses(host);
+        wire::note(|wire| wire.resolve += start.elapsed());
+        Ok(addresses?.into_iter().map(at).collect())
+    }
+
     /// What becomes of a host's addresses is remembered for the next connection.
     pub(super) fn verdicts<'a>(&'a self, host: &'a str) -> impl Verdicts + 'a {
         Remembered { names: self, host }
@@ -146,42 +157,6 @@ impl Verdicts for Remembered<'_> {
         self.names.0.judge(self.host, address.ip(), false);
     }
 }
-
-impl Resolver for Names {
-    fn resolve(
-        &self,
-        uri: &Uri,
-        _: &Config,
-        _: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let mut found = self.empty();
-        // ureq asks before it knows whether there is to be a new connection.
-        if wire::note(|wire| wire.idle.is_some()) {
-            return Ok(found);
-        }
-        let host = uri.host().unwrap_or_default();
-        let https = uri.scheme() == Some(&http::uri::Scheme::HTTPS);
-        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
-        if let Some(address) = literal(host) {
-            found.push(SocketAddr::new(address, port));
-            return Ok(found);
-        }
-        let start = Instant::now();
-        let addresses = self.0.addresses(host);
-        wire::note(|wire| wire.resolve += start.elapsed());
-        for address in addresses
-            .map_err(into_ureq)?
-            .into_iter()
-            .take(MAX_ADDRESSES)
-        {
-            found.push(SocketAddr::new(address, port));
-        }
-        Ok(found)
-    }
-}
-
-/// More than ureq's array holds are left out.
-const MAX_ADDRESSES: usize = 16;
 
 /// An address that is written as a number: nothing to look up.
 fn literal(host: &str) -> Option<IpAddr> {

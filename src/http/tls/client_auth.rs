@@ -4,25 +4,28 @@
 //! (RFC 8446, section 4.4.2): a refusal comes with the first read, or instead of it, as a reset
 //! that overtakes the alert.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use rustls::client::ResolvesClientCert;
 use rustls::sign::CertifiedKey;
 use rustls::{AlertDescription, SignatureScheme};
 
-use crate::http::wire;
-
 /// What the server got when it asked.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(in crate::http) enum ClientAuth {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ClientAuth {
     /// It has not asked.
-    #[default]
     Unasked,
     /// There is none.
     Nothing,
     /// There is one, but its key is of a kind that the server does not take.
     Unfit,
     Certificate,
+}
+
+thread_local! {
+    /// Of the handshake that this thread is at: rustls asks on it, and does not say for whom.
+    static GIVEN: Cell<ClientAuth> = const { Cell::new(ClientAuth::Unasked) };
 }
 
 /// Gives whoever asks the one certificate, if there is one, and notes that it did.
@@ -39,7 +42,7 @@ impl ResolvesClientCert for Resolver {
             Some(cert) if fits(cert) => ClientAuth::Certificate,
             Some(_) => ClientAuth::Unfit,
         };
-        wire::note(|wire| wire.client_auth = given);
+        GIVEN.set(given);
         self.client_cert.clone()
     }
 
@@ -49,6 +52,16 @@ impl ResolvesClientCert for Resolver {
 }
 
 impl ClientAuth {
+    /// A handshake begins on this thread.
+    pub(super) fn begin() {
+        GIVEN.set(Self::Unasked);
+    }
+
+    /// What there is of it in the handshake so far.
+    pub(super) fn so_far() -> Self {
+        GIVEN.get()
+    }
+
     /// What is to be done about this alert, if it is about the client certificate.
     pub(super) fn refusal(self, alert: AlertDescription) -> Option<&'static str> {
         use AlertDescription as A;

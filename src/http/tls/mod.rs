@@ -11,10 +11,8 @@ use rustls::{CertificateError, ClientConfig, ClientConnection, InvalidMessage, P
 
 use super::buffers::Sealed;
 use super::line::Line;
-use super::wire;
 use crate::fault::{ErrorKind, Fault};
-
-pub(super) use client_auth::ClientAuth;
+use client_auth::ClientAuth;
 pub(super) use config::config;
 pub(crate) use config::{ClientCertPem, Settings};
 
@@ -46,10 +44,10 @@ impl Tls {
             client_auth: ClientAuth::Unasked,
             unanswered: false,
         };
-        wire::note(|wire| wire.client_auth = ClientAuth::Unasked);
+        ClientAuth::begin();
         while tls.connection.is_handshaking() {
             let shaken = tls.connection.complete_io(line);
-            tls.client_auth = wire::note(|wire| wire.client_auth);
+            tls.client_auth = ClientAuth::so_far();
             if let Err(error) = shaken {
                 let error = tls.alert_or(line, error);
                 return Err(tls.handshake_fault(error));
