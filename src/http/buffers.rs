@@ -157,26 +157,36 @@ impl Buffers for Lent {
 
 /// What has come over TLS and has not been opened.
 #[derive(Default)]
-pub(super) struct Sealed(Arrived);
+pub(super) struct Sealed {
+    arrived: Arrived,
+    record: Record,
+}
 
 impl Sealed {
     const BUFFER: Which = |spare| &mut spare.sealed;
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.bytes().is_empty()
+        self.arrived.bytes().is_empty()
     }
 
     /// Reads once.
     pub(super) fn fill(&mut self, from: &mut impl Read) -> io::Result<()> {
-        let amount = from.read(self.0.room(Self::BUFFER, SEALED))?;
-        self.0.add(amount);
+        let room = self.arrived.room(Self::BUFFER, SEALED);
+        let amount = from.read(room)?;
+        self.record.go_on(&room[..amount]);
+        self.arrived.add(amount);
         Ok(())
+    }
+
+    /// Half a record may be with rustls, which does not say so: something follows it.
+    pub(super) fn ends_with_a_record(&self) -> bool {
+        self.record == Record::default()
     }
 
     /// Gives the buffer back, if there is nothing in it.
     pub(super) fn give_back(&mut self) {
         if self.is_empty() {
-            self.0.give_back(Self::BUFFER);
+            self.arrived.give_back(Self::BUFFER);
         }
     }
 }
@@ -184,15 +194,47 @@ impl Sealed {
 /// Of what there is: nothing is no end.
 impl Read for Sealed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let amount = self.0.bytes().read(into)?;
-        self.0.consume(amount);
+        let amount = self.arrived.bytes().read(into)?;
+        self.arrived.consume(amount);
         Ok(amount)
     }
 }
 
 impl Drop for Sealed {
     fn drop(&mut self) {
-        self.0.give_back(Self::BUFFER);
+        self.arrived.give_back(Self::BUFFER);
+    }
+}
+
+/// Where in a record (RFC 8446, section 5.1) the bytes that have come end.
+#[derive(Default, PartialEq, Eq)]
+struct Record {
+    /// Of its header: a type, two bytes of version, two of length.
+    header: usize,
+    /// Still to come, by what is known of it.
+    left: usize,
+}
+
+impl Record {
+    const HEADER: usize = 5;
+
+    fn go_on(&mut self, mut bytes: &[u8]) {
+        while let [first, rest @ ..] = bytes {
+            if self.header == Self::HEADER {
+                let here = self.left.min(bytes.len());
+                self.left -= here;
+                bytes = &bytes[here..];
+            } else {
+                self.header += 1;
+                if self.header > 3 {
+                    self.left = self.left << 8 | usize::from(*first);
+                }
+                bytes = rest;
+            }
+            if self.header == Self::HEADER && self.left == 0 {
+                self.header = 0;
+            }
+        }
     }
 }
 
@@ -238,5 +280,34 @@ mod tests {
         let mut second = Lent::default();
         assert_eq!(second.input_append_buf().as_ptr(), at);
         assert!(second.input().is_empty());
+    }
+    #[test]
+    fn an_end_of_a_record_is_seen_however_it_comes() {
+        let records = [1, 0, 300, 16_640].map(|length: u16| {
+            let mut record = vec![23, 3, 3];
+            record.extend(length.to_be_bytes());
+            record.resize(5 + usize::from(length), 3);
+            record
+        });
+        let ends: Vec<usize> = records
+            .iter()
+            .scan(0, |end, record| {
+                *end += record.len();
+                Some(*end)
+            })
+            .collect();
+        let bytes = records.concat();
+        for step in [1, 2, 3, 4, 5, 6, 7, 299, 306, bytes.len()] {
+            let mut record = Record::default();
+            for (at, piece) in bytes.chunks(step).enumerate() {
+                record.go_on(piece);
+                let end = at * step + piece.len();
+                assert_eq!(
+                    record == Record::default(),
+                    ends.contains(&end),
+                    "{step} {end}"
+                );
+            }
+        }
     }
 }

@@ -237,42 +237,6 @@ fn nor_do_they_over_tls() {
     }
 }
 
-/// TLS is opened some at a time: what comes with a response that is about as long as that is still sealed
-/// when the response has been read.
-#[test]
-fn nor_is_what_is_still_sealed_taken_for_the_next_response_or_for_one() {
-    const FAKE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
-    let lengths = (3_900..4_200).step_by(20).chain([5, 16_384, 40_000]);
-    for bytes in lengths {
-        for (behind, connections) in [(Some(FAKE), 2), (None, 1)] {
-            let server = Server::start(connections, move |mut stream| {
-                // With the first come tickets.
-                read_request(&mut stream);
-                answer(&mut stream, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-                while read_request(&mut stream) {
-                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
-                    let mut writer = stream.conn.writer();
-                    writer.write_all(head.as_bytes()).expect("room");
-                    writer.write_all(&pattern(bytes)).expect("room");
-                    match behind {
-                        Some(fake) => writer.write_all(fake).expect("room"),
-                        // Which is no byte of anything.
-                        None => stream.conn.refresh_traffic_keys().expect("TLS 1.3"),
-                    }
-                    stream.flush().expect("the client reads");
-                }
-            });
-            let downloader = server.trusting();
-            for length in [0, bytes, if behind.is_some() { 0 } else { bytes }] {
-                let page = downloader.fetch(server.url("127.0.0.1")).unwrap();
-                assert!(page.body() == pattern(length), "{bytes}");
-            }
-            drop(downloader);
-            assert_eq!(server.handshakes().len(), connections, "{bytes}");
-        }
-    }
-}
-
 #[test]
 fn one_that_is_cut_is_truncated_however_the_connection_ends() {
     let sent = Gate::new();

@@ -19,7 +19,6 @@ pub(crate) use config::{ClientCertPem, Settings};
 /// The TLS side of a connection.
 pub(super) struct Tls {
     connection: Box<ClientConnection>,
-    /// Since the handshake.
     sealed: Sealed,
     client_auth: ClientAuth,
     /// The server has not said yet whether what it got suffices.
@@ -45,17 +44,29 @@ impl Tls {
             unanswered: false,
         };
         ClientAuth::begin();
-        while tls.connection.is_handshaking() {
-            let shaken = tls.connection.complete_io(line);
-            tls.client_auth = ClientAuth::so_far();
-            if let Err(error) = shaken {
-                let error = tls.alert_or(line, error);
-                return Err(tls.handshake_fault(error));
-            }
+        let shaken = tls.shake_hands(line);
+        tls.client_auth = ClientAuth::so_far();
+        if let Err(error) = shaken {
+            let error = tls.alert_or(line, error);
+            return Err(tls.handshake_fault(error));
         }
         // Before, the server's `Finished` comes last, and it is not sent to who is refused.
         tls.unanswered = tls.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
         Ok(tls)
+    }
+
+    fn shake_hands(&mut self, line: &mut Line) -> io::Result<()> {
+        while self.connection.is_handshaking() {
+            self.flush(line)?;
+            let taken = self.take_in(line);
+            if let Ok(0) = taken {
+                let detail = "the server closed the connection";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, detail));
+            }
+            // What is wrong the server is told, if it still hears.
+            taken.inspect_err(|_| drop(self.flush(line)))?;
+        }
+        self.flush(line)
     }
 
     pub(super) fn write_all(&mut self, line: &mut Line, bytes: &[u8]) -> io::Result<()> {
@@ -70,9 +81,13 @@ impl Tls {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result,
             }
-            self.take_in(line)?;
-            // An answer to the peer's: a key update, an alert.
-            self.flush(line)?;
+            match self.take_in(line) {
+                // What came before what is wrong is read first.
+                Err(_) if !self.has_nothing_open() => {}
+                Err(error) => return Err(error),
+                // An answer to the peer's: a key update, an alert.
+                Ok(_) => self.flush(line)?,
+            }
         }
     }
 
@@ -85,7 +100,7 @@ impl Tls {
             }
         }
         self.sealed.give_back();
-        self.has_nothing_open()
+        self.has_nothing_open() && self.sealed.ends_with_a_record() && self.unseal().is_ok()
     }
 
     fn has_nothing_open(&mut self) -> bool {
@@ -95,6 +110,8 @@ impl Tls {
 
     fn take_in(&mut self, line: &mut Line) -> io::Result<usize> {
         if self.sealed.is_empty() {
+            // What was wrong stays so.
+            self.unseal()?;
             self.sealed.fill(line)?;
         }
         self.open()
@@ -103,11 +120,16 @@ impl Tls {
     /// Some of what has come; of nothing, the end.
     fn open(&mut self) -> io::Result<usize> {
         let amount = self.connection.read_tls(&mut self.sealed)?;
-        self.connection
-            .process_new_packets()
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        self.unseal()?;
         self.unanswered &= amount == 0;
         Ok(amount)
+    }
+
+    fn unseal(&mut self) -> io::Result<()> {
+        let state = self.connection.process_new_packets();
+        state
+            .map(drop)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
     }
 
     fn flush(&mut self, line: &mut Line) -> io::Result<()> {
@@ -167,7 +189,9 @@ impl Tls {
     /// What there is to be done about an error, where that is known.
     fn meaning(&self, error: &io::Error) -> Option<&'static str> {
         match error.get_ref()?.downcast_ref()? {
-            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)
+                if self.connection.is_handshaking() =>
+            {
                 Some("what answers at this port does not speak TLS (it may be http:)")
             }
             rustls::Error::AlertReceived(alert) => self.client_auth.refusal(*alert),

@@ -1,5 +1,6 @@
 //! What holds for http holds for https.
 
+mod behind;
 mod client_cert;
 #[cfg(all(feature = "platform-verifier", target_os = "linux"))]
 mod platform;
